@@ -116,14 +116,6 @@ pub(crate) struct Sample {
 impl Pair {
     pub(crate) fn start(
         far: Option<sides::Far>,
-        near: sides::Near,
-        placement: &CpuPlacement,
-    ) -> anyhow::Result<Self> {
-        Self::start_with(far, None, near, placement)
-    }
-
-    pub(crate) fn start_with(
-        far: Option<sides::Far>,
         beside: Option<sides::Beside>,
         near: sides::Near,
         placement: &CpuPlacement,
@@ -141,30 +133,25 @@ impl Pair {
         let (near, _) = Side::start(&Role::Near(near, ends), &placement.near, near.environment(at)?)?;
         let [far, beside] = [far, beside].map(|end| end.map(|(side, _)| side));
         let pair = Self { near, far, beside, stop_far };
-        pair.rest()?;
+        pair.signal_far(Signal::SIGSTOP)?;
         Ok(pair)
     }
 
-    /// Nothing of an end that spins when idle may run while others are measured.
-    fn rest(&self) -> anyhow::Result<()> {
+    /// Stops or continues a far end that spins when idle: nothing of it may run while others are measured.
+    fn signal_far(&self, signal: Signal) -> anyhow::Result<()> {
         let far = self.far.as_ref().filter(|_| self.stop_far);
-        far.map_or(Ok(()), |far| far.signal(Signal::SIGSTOP))
-    }
-
-    fn resume(&self) -> anyhow::Result<()> {
-        let far = self.far.as_ref().filter(|_| self.stop_far);
-        far.map_or(Ok(()), |far| far.signal(Signal::SIGCONT))
+        far.map_or(Ok(()), |far| far.signal(signal))
     }
 
     pub(crate) fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
-        self.resume()?;
+        self.signal_far(Signal::SIGCONT)?;
         let remark = self.near.order(Order::WarmUp(*effort))?;
-        self.rest()?;
+        self.signal_far(Signal::SIGSTOP)?;
         Ok(remark)
     }
 
     pub(crate) fn run(&mut self, effort: &Effort) -> anyhow::Result<Sample> {
-        self.resume()?;
+        self.signal_far(Signal::SIGCONT)?;
         for other in [&mut self.far, &mut self.beside].into_iter().flatten() {
             other.order::<()>(Order::Begin)?;
         }
@@ -175,7 +162,7 @@ impl Pair {
                 *cpu = other.order(Order::End)?;
             }
         }
-        self.rest()?;
+        self.signal_far(Signal::SIGSTOP)?;
         Ok(Sample { value: work.value, cpu: cpu.map(|seconds| seconds / work.amount) })
     }
 }

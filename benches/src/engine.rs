@@ -159,12 +159,6 @@ pub(crate) struct Codec {
     out: Vec<u8>,
 }
 
-impl Default for Codec {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Codec {
     pub(crate) fn new() -> Self {
         let payload = vec![0x5a; MTU];

@@ -26,9 +26,7 @@ fn memory_name(count: u32) -> String {
     format!("{}: resident memory of each, both ends", sessions(count))
 }
 
-fn flat_name() -> String {
-    "1000 idle sessions: resident memory of each, vs 100 sessions".into()
-}
+const FLAT_NAME: &str = "1000 idle sessions: resident memory of each, vs 100 sessions";
 
 fn cpu_name(count: u32) -> String {
     format!("{}: CPU of both ends", sessions(count))
@@ -36,7 +34,7 @@ fn cpu_name(count: u32) -> String {
 
 pub(crate) fn names() -> Vec<String> {
     let memory = COUNTS.iter().map(|&count| memory_name(count));
-    memory.chain([flat_name()]).chain(COUNTS.iter().map(|&count| cpu_name(count))).collect()
+    memory.chain([FLAT_NAME.into()]).chain(COUNTS.iter().map(|&count| cpu_name(count))).collect()
 }
 
 /// Figures of one repeat, for each number of sessions.
@@ -52,7 +50,7 @@ pub(crate) fn run(config: &RunConfig, progress: &Progress) -> anyhow::Result<Vec
     // New processes for each repeat: memory grows once.
     for _ in 0..=config.repeats {
         samples.push(watch(config)?);
-        progress.step();
+        progress.bar.inc(1);
     }
     // The first is the warm-up.
     Ok(rows(samples.get(1..).unwrap_or_default()))
@@ -63,7 +61,7 @@ fn watch(config: &RunConfig) -> anyhow::Result<[Sample; COUNTS.len()]> {
     let RunConfig { effort, placement, .. } = config;
     let mut pairs = Vec::new();
     for count in COUNTS {
-        let mut pair = Pair::start(Some(Far::Call(Wait::Adaptive)), Near::Idle(count), placement)?;
+        let mut pair = Pair::start(Some(Far::Call(Wait::Adaptive)), None, Near::Idle(count), placement)?;
         let before = resident(&pair)?;
         pair.warm_up(effort)?;
         let grown = resident(&pair)? - before;
@@ -103,7 +101,7 @@ fn rows(samples: &[[Sample; COUNTS.len()]]) -> Vec<Row> {
         Row::alone(memory_name(count), "KiB", Report, &of(place, |s| s.kib_per_session))
     });
     let pairs: Vec<_> = samples.iter().map(|s| (s[3].kib_per_session, s[2].kib_per_session)).collect();
-    let flat = Row::compared(flat_name(), "KiB", AtMost(FLAT), &pairs);
+    let flat = Row::compared(FLAT_NAME, "KiB", AtMost(FLAT), &pairs);
     let cpu = places().map(|(place, &count)| {
         Row::alone(cpu_name(count), "%", AtMost(MOST_CPU), &of(place, |s| s.cpu_percent))
     });

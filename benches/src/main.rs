@@ -176,46 +176,6 @@ Figures, spread and verdicts are as `naa bench --help` says.";
 
 const QUICK_REPEATS: u32 = 3;
 
-/// What is measured together.
-struct Suite {
-    command: &'static str,
-    measures: Vec<Measure>,
-    /// How long those wait that only wait, without `--quick` and with.
-    idle_seconds: [f64; 2],
-}
-
-impl Suite {
-    fn network() -> Self {
-        let idle_seconds = [Effort::USUAL, Effort::QUICK].map(|effort| effort.idle_seconds);
-        Self { command: "naa bench", measures: measures::all(), idle_seconds }
-    }
-
-    fn capi() -> Self {
-        Self { command: "naa bench capi", measures: measures::capi::all(), idle_seconds: [10.0, 2.0] }
-    }
-
-    fn ejfat() -> Self {
-        Self { command: "naa bench ejfat", measures: measures::ejfat::all(), idle_seconds: [3.0, 1.0] }
-    }
-
-    fn lb() -> Self {
-        Self { command: "naa bench lb", measures: measures::lb::all(), idle_seconds: [3.0, 1.0] }
-    }
-
-    fn bridge() -> Self {
-        Self { command: "naa bench bridge", measures: measures::bridge::all(), idle_seconds: [3.0, 1.0] }
-    }
-
-    fn effort(&self, quick: bool) -> Effort {
-        let [usual, short] = self.idle_seconds;
-        if quick {
-            Effort { idle_seconds: short, ..Effort::QUICK }
-        } else {
-            Effort { idle_seconds: usual, ..Effort::USUAL }
-        }
-    }
-}
-
 /// The exit status where the command line or an environment variable makes no sense, as clap has it.
 const USAGE: u8 = 2;
 
@@ -249,20 +209,27 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
+    let idle_seconds = [Effort::USUAL, Effort::QUICK].map(|effort| effort.idle_seconds);
     match &args.command {
         Some(Command::Side(side)) => side::run(side),
-        Some(Command::Capi(args)) => bench(args, Suite::capi()),
-        Some(Command::Bridge(args)) => bench(args, Suite::bridge()),
-        Some(Command::Lb(args)) => bench(args, Suite::lb()),
-        Some(Command::Ejfat(args)) => bench(args, Suite::ejfat()),
+        Some(Command::Capi(args)) => bench(args, "naa bench capi", measures::capi::all(), [10.0, 2.0]),
+        Some(Command::Bridge(args)) => bench(args, "naa bench bridge", measures::bridge::all(), [3.0, 1.0]),
+        Some(Command::Lb(args)) => bench(args, "naa bench lb", measures::lb::all(), [3.0, 1.0]),
+        Some(Command::Ejfat(args)) => bench(args, "naa bench ejfat", measures::ejfat::all(), [3.0, 1.0]),
         Some(Command::Layouts(args)) => layouts::run(args),
-        None => bench(&args.suite, Suite::network()),
+        None => bench(&args.suite, "naa bench", measures::all(), idle_seconds),
     }
 }
 
-fn bench(args: &SuiteArgs, suite: Suite) -> anyhow::Result<()> {
-    let effort = suite.effort(args.quick);
-    let Suite { command, mut measures, .. } = suite;
+/// `idle_seconds` says how long measures that only wait take, without `--quick` and with.
+fn bench(
+    args: &SuiteArgs,
+    command: &str,
+    mut measures: Vec<Measure>,
+    idle_seconds: [f64; 2],
+) -> anyhow::Result<()> {
+    let effort = if args.quick { Effort::QUICK } else { Effort::USUAL };
+    let effort = Effort { idle_seconds: idle_seconds[usize::from(args.quick)], ..effort };
     if let Some(text) = &args.only {
         measures.retain(|measure| measure.is_about(text));
         ensure!(

@@ -219,12 +219,9 @@ fn connecting() -> Measure {
 fn loss() -> Measure {
     let mut b = Builder::default();
     let lossless = writes(&mut b, device(4096));
-    for (percent, target, aim) in [("0.1", 0.8, 0.9), ("1", 0.4, 0.6), ("5", 0.1, 0.2)] {
-        let loss_per_million = match percent {
-            "0.1" => 1_000,
-            "1" => 10_000,
-            _ => 50_000,
-        };
+    for (percent, loss_per_million, target, aim) in
+        [("0.1", 1_000, 0.8, 0.9), ("1", 10_000, 0.4, 0.6), ("5", 50_000, 0.1, 0.2)]
+    {
         let lossy = writes(&mut b, Device { loss_per_million, ..device(4096) });
         let name = format!("WRITE 1 MiB, MTU 4096, {percent} % of packets lost, vs none");
         b.row(name, lossy, lossless, AtLeast(target), AtLeast(aim));

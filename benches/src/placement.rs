@@ -63,18 +63,14 @@ pub(crate) fn stay_on(cpus: &[usize]) -> anyhow::Result<()> {
 
 /// The machine in a line, for whoever compares figures.
 pub(crate) fn describe(placement: &CpuPlacement) -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/cpuinfo");
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let model = model.map_or("unnamed CPUs", |(_, name)| name.trim());
-    let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
+    let [cpus, kernel] = machine();
     let CpuPlacement { near, far } = placement;
     let place = if near.is_empty() {
         "the kernel places the two ends".to_owned()
     } else {
         format!("one end on CPUs {near:?}, the other on {far:?}")
     };
-    let load = read("/proc/loadavg");
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
     let busy = load.parse().is_ok_and(|load: f64| load > 0.5);
     let warning = if busy {
@@ -82,7 +78,17 @@ pub(crate) fn describe(placement: &CpuPlacement) -> String {
     } else {
         String::new()
     };
-    format!("{cpus} x {model}, Linux {}; {place}{warning}", read("/proc/sys/kernel/osrelease").trim())
+    format!("{cpus}, {kernel}; {place}{warning}")
+}
+
+/// The CPUs, and the kernel.
+pub(crate) fn machine() -> [String; 2] {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unnamed CPUs", |(_, name)| name.trim());
+    let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
+    [format!("{cpus} x {model}"), format!("Linux {}", read("/proc/sys/kernel/osrelease").trim())]
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ pub(crate) fn run(
     config: &RunConfig,
     table: &mut TextTable,
 ) -> anyhow::Result<Vec<Row>> {
-    let progress = Progress::new(measures.len() as u64 * u64::from(config.repeats + 1));
-    progress.suspend(|| table.row(Row::HEAD))?;
+    let progress = Progress::new(measures.len() as u64 * u64::from(config.repeats + 1), "{pos}/{len}");
+    progress.bar.suspend(|| table.row(Row::HEAD))?;
     let mut all = Vec::new();
     for measure in measures {
         let mut rows = match measure {
@@ -45,12 +45,12 @@ pub(crate) fn run(
         if config.quick {
             rows = rows.into_iter().map(Row::without_verdict).collect();
         }
-        progress.suspend(|| {
+        progress.bar.suspend(|| {
             rows.iter().filter(|row| !row.is_detail).try_for_each(|row| table.row(row.cells()))
         })?;
         all.extend(rows);
     }
-    progress.finish();
+    progress.bar.finish_and_clear();
     Ok(all)
 }
 
@@ -70,7 +70,8 @@ fn take_turns(
     let mut pairs = Vec::new();
     for contender in &turns.contenders {
         let needed = places.contains(&pairs.len());
-        pairs.push(needed.then(|| start(contender, placement)).transpose()?);
+        let Contender { far, beside, near } = *contender;
+        pairs.push(needed.then(|| Pair::start(far, beside, near, placement)).transpose()?);
     }
     let mut remarks = vec![String::new(); pairs.len()];
     for (pair, remark) in pairs.iter_mut().zip(&mut remarks) {
@@ -78,7 +79,7 @@ fn take_turns(
             *remark = pair.warm_up(effort)?;
         }
     }
-    progress.step();
+    progress.bar.inc(1);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); pairs.len()];
     for repeat in 0..*repeats {
         for turn in 0..places.len() {
@@ -88,13 +89,9 @@ fn take_turns(
                 samples[place].push(pair.run(effort)?);
             }
         }
-        progress.step();
+        progress.bar.inc(1);
     }
     Ok(rows.into_iter().flat_map(|row| rows_of(turns, row, &samples, &remarks)).collect())
-}
-
-fn start(contender: &Contender, placement: &CpuPlacement) -> anyhow::Result<Pair> {
-    Pair::start_with(contender.far, contender.beside, contender.near, placement)
 }
 
 /// The row itself, and those about CPU time.
@@ -142,15 +139,16 @@ fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[
 /// What is being measured, on standard error: a bar on a terminal, lines elsewhere.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    pub(crate) bar: ProgressBar,
     is_terminal: bool,
 }
 
 impl Progress {
-    fn new(steps: u64) -> Self {
+    /// `done`: how the bar's template tells how much is done.
+    pub(crate) fn new(steps: u64, done: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
-        // The template is a constant, so the default is never used.
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
+        // The templates are constants, so the default is never used.
+        let style = ProgressStyle::with_template(&format!("{{bar:30}} {done} {{elapsed}} {{wide_msg}}"));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let is_terminal = std::io::stderr().is_terminal();
         if is_terminal {
@@ -164,17 +162,5 @@ impl Progress {
         if !self.is_terminal {
             eprintln!("measuring {what}");
         }
-    }
-
-    pub(crate) fn step(&self) {
-        self.bar.inc(1);
-    }
-
-    fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
-        self.bar.suspend(print)
-    }
-
-    fn finish(&self) {
-        self.bar.finish_and_clear();
     }
 }

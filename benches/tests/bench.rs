@@ -25,11 +25,6 @@ fn rows(only: &str) -> Vec<Value> {
 
 #[track_caller]
 fn rows_of(suite: &[&str], only: &str) -> Vec<Value> {
-    rows_and_table(suite, only).0
-}
-
-#[track_caller]
-fn rows_and_table(suite: &[&str], only: &str) -> (Vec<Value>, String) {
     let output = bench(&[suite, &["--quick", "--repeats", "2", "--json", "-", "--only", only]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
@@ -44,13 +39,26 @@ fn rows_and_table(suite: &[&str], only: &str) -> (Vec<Value>, String) {
         let pass = if row["target"] == "report" { Value::Bool(true) } else { Value::Null };
         assert_eq!(row["pass"], pass, "{row}");
     }
-    (rows, text(&output.stderr))
+    rows
+}
+
+/// What all rows have under `key`.
+fn texts<'a>(rows: impl IntoIterator<Item = &'a Value>, key: &str) -> Vec<&'a str> {
+    rows.into_iter().map(|row| row[key].as_str().expect(key)).collect()
+}
+
+fn have_ratios<'a>(rows: impl IntoIterator<Item = &'a Value>) -> bool {
+    rows.into_iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0))
+}
+
+fn with_target(rows: &[Value]) -> Vec<&Value> {
+    rows.iter().filter(|row| row["target"] != "report").collect()
 }
 
 #[test]
 fn writes_are_compared_and_their_cpu_time_is_told() {
     let rows = rows("MTU 1024");
-    let names: Vec<_> = rows.iter().map(|row| row["measure"].as_str().expect("a name")).collect();
+    let names = texts(&rows, "measure");
     let name = "WRITE 1 MiB, MTU 1024, vs raw UDP with GSO+GRO";
     assert_eq!(names, [name.into(), format!("{name}: CPU of sender"), format!("{name}: CPU of receiver")]);
     assert_eq!(rows[0]["target"], ">= 0.5");
@@ -65,33 +73,34 @@ fn writes_are_compared_and_their_cpu_time_is_told() {
 #[test]
 fn calls_are_compared_with_two_things() {
     let rows = rows("64-byte call, blocking");
-    let targets: Vec<_> = rows.iter().map(|row| row["target"].as_str().expect("a target")).collect();
-    assert_eq!(targets, ["<= 2.0", "report", "report", "<= 0.8", "report", "report"]);
+    assert_eq!(texts(&rows, "target"), ["<= 2.0", "report", "report", "<= 0.8", "report", "report"]);
 }
 
 #[test]
 fn c_libraries_are_compared_with_the_rust_api() {
     let rows = rows_of(&["capi"], "naa_");
-    let rows: Vec<_> = rows.iter().filter(|row| row["target"] != "report").collect();
-    let targets: Vec<_> = rows.iter().map(|row| row["target"].as_str().expect("a target")).collect();
-    assert_eq!(targets, ["<= 1.05", "<= 1.05", "<= 1.2", "<= 1.0"]);
+    let rows = with_target(&rows);
+    assert_eq!(texts(rows.iter().copied(), "target"), ["<= 1.05", "<= 1.05", "<= 1.2", "<= 1.0"]);
     let (calls, blocked) = rows.split_at(3);
-    assert!(calls.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{calls:?}");
+    assert!(have_ratios(calls.iter().copied()), "{calls:?}");
     assert_eq!((&blocked[0]["unit"], &blocked[0]["reference"]), (&"%".into(), &Value::Null));
 }
 
 #[test]
 fn the_bridge_is_compared_with_what_is_left_out_or_taken_instead() {
     let rows = rows_of(&["bridge"], "1 MiB events, store, vs");
-    let rows: Vec<_> = rows.iter().filter(|row| row["target"] != "report").collect();
-    let targets: Vec<_> = rows.iter().map(|row| row["target"].as_str().expect("a target")).collect();
+    let rows = with_target(&rows);
     let with_zeromq = [">= 0.5", ">= 1.5"];
-    assert_eq!(targets, with_zeromq[..if cfg!(feature = "zeromq") { 2 } else { 1 }]);
-    assert!(rows.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)), "{rows:?}");
+    assert_eq!(
+        texts(rows.iter().copied(), "target"),
+        with_zeromq[..if cfg!(feature = "zeromq") { 2 } else { 1 }]
+    );
+    assert!(have_ratios(rows.iter().copied()), "{rows:?}");
     let rows = rows_of(&["bridge"], "MTU 9000");
-    let ends: Vec<_> = rows.iter().map(|row| row["measure"].as_str().expect("a name")).collect();
-    assert!(ends.iter().any(|name| name.ends_with("CPU of bridge")), "{ends:?}");
-    assert!(ends.iter().any(|name| name.ends_with("CPU of worker")), "{ends:?}");
+    let ends = texts(&rows, "measure");
+    for end in ["CPU of bridge", "CPU of worker"] {
+        assert!(ends.iter().any(|name| name.ends_with(end)), "{end}: {ends:?}");
+    }
 }
 
 #[test]
@@ -109,18 +118,15 @@ fn the_list_has_names_and_nothing_is_measured() {
 
 #[test]
 fn what_is_not_there_or_cannot_be_written_is_refused_at_once() {
-    let output = bench(&["--only", "no such thing"]);
-    assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("naa bench --list"), "{}", text(&output.stderr));
-    let output = bench(&["capi", "--only", "no such thing"]);
-    assert!(text(&output.stderr).contains("naa bench capi --list"), "{}", text(&output.stderr));
-    let output = bench(&["--only", "roce ", "--json", "/nonexistent/bench.json"]);
-    assert!(!output.status.success());
-    assert!(
-        text(&output.stderr).contains("cannot write /nonexistent/bench.json"),
-        "{}",
-        text(&output.stderr)
-    );
+    for (arguments, why) in [
+        (&["--only", "no such thing"][..], "naa bench --list"),
+        (&["capi", "--only", "no such thing"], "naa bench capi --list"),
+        (&["--only", "roce ", "--json", "/nonexistent/bench.json"], "cannot write /nonexistent/bench.json"),
+    ] {
+        let output = bench(arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{arguments:?}: {said}");
+    }
     assert!(fs::metadata("/nonexistent").is_err());
 }
 
@@ -128,18 +134,7 @@ fn what_is_not_there_or_cannot_be_written_is_refused_at_once() {
 struct Layouts(std::path::PathBuf);
 
 impl Layouts {
-    const FEW: [&str; 10] = [
-        "--quick",
-        "--repeats",
-        "2",
-        "--provider",
-        "embedded",
-        "--params",
-        "3,8",
-        "--bytes",
-        "64",
-        "--direction",
-    ];
+    const FEW: &str = "--quick --repeats 2 --provider embedded --params 3,8 --bytes 64 --direction";
 
     fn new(test: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("naa-bench-layouts-{test}-{}", std::process::id()));
@@ -163,7 +158,7 @@ impl Layouts {
     /// Starts a measurement, or continues one.
     #[track_caller]
     fn measure(&self, direction: &str, more: &[&str]) -> Output {
-        let output = self.run(&[&Self::FEW[..], &[direction], more].concat());
+        let output = self.run(&[&Self::FEW.split(' ').collect::<Vec<_>>()[..], &[direction], more].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
         output
     }
@@ -190,39 +185,13 @@ fn layouts_are_measured_into_a_page_a_table_and_json() {
     assert_eq!(keys(&run), ["command", "machine", "points", "rows", "rules"]);
     let mut point = keys(&run["points"][0]);
     point.sort_unstable();
-    let expected = [
-        "bytes",
-        "calls",
-        "direction",
-        "first_us",
-        "goodput",
-        "host_cpu_us",
-        "host_registered",
-        "joules",
-        "layout",
-        "p50_us",
-        "p99_us",
-        "params",
-        "provider",
-        "repeats",
-        "server_cpu_us",
-        "server_registered",
-        "setup_us",
-        "sizes",
-        "spread",
-        "used",
-        "wait",
-    ];
-    assert_eq!(point, expected);
+    let expected = "bytes calls direction first_us goodput host_cpu_us host_registered joules layout p50_us p99_us params \
+                    provider repeats server_cpu_us server_registered setup_us sizes spread used wait";
+    assert_eq!(point.join(" "), expected);
     let points = run["points"].as_array().expect("points");
     // 3 and 8 parameters, equal and mixed by spinning ends, equal by ones that block.
     assert_eq!((measured(&output), points.len()), (6, 6 * 5));
-    let layouts_of = |workload: usize| {
-        points[5 * workload..][..5]
-            .iter()
-            .map(|point| point["layout"].as_str().expect("a name"))
-            .collect::<Vec<_>>()
-    };
+    let layouts_of = |workload: usize| texts(&points[5 * workload..][..5], "layout");
     let expected = ["symmetric", "asymmetric", "gathered", "packed:1024", "auto"];
     assert!((0..6).all(|workload| layouts_of(workload) == expected), "{points:?}");
     for point in points {
@@ -273,12 +242,8 @@ fn a_run_of_layouts_goes_on_where_it_was_broken_off() {
 #[test]
 fn a_control_plane_is_measured_beside_bare_grpc() {
     let rows = rows_of(&["lb"], "SendState");
-    let compared = rows.iter().filter(|row| row["unit"] == "per s");
-    let names: Vec<_> = compared.clone().map(|row| row["measure"].as_str().expect("a name")).collect();
+    let compared: Vec<_> = rows.iter().filter(|row| row["unit"] == "per s").collect();
     let name = |clients| format!("SendState per second, {clients}, vs bare gRPC (tonic) echo");
-    assert_eq!(names, [name("1 client"), name("64 clients")]);
-    assert!(
-        compared.into_iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)),
-        "{rows:?}"
-    );
+    assert_eq!(texts(compared.iter().copied(), "measure"), [name("1 client"), name("64 clients")]);
+    assert!(have_ratios(compared), "{rows:?}");
 }

@@ -24,7 +24,7 @@ use naa_server::{function::Handler, loop_service::StreamId};
 use verbs::log_limit::LogLimit;
 
 use crate::{
-    BridgeConfig, BridgeHandle, Error, FillSink,
+    BridgeConfig, BridgeHandle, Error,
     handle::QueryQueue,
     intake::{self, Intake},
     local::Listener,
@@ -34,7 +34,6 @@ use crate::{
 use function::info;
 use kept::Kept;
 use lengths::{LoggedLengths, TooLong};
-use report::level;
 
 /// The maximum number of calls of [`Intake::receive`] for one port before the bridge serves other ports and
 /// the RDMA device.
@@ -82,7 +81,6 @@ pub struct Bridge {
     /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventBufferId>,
     closing: Vec<(StreamId, String)>,
-    fill: Option<(Box<dyn FillSink>, Duration, Instant)>,
     queries: Arc<QueryQueue>,
     refused: u64,
     /// The log limit for log records about refused subscriptions of local workers.
@@ -138,7 +136,6 @@ impl Bridge {
             announced: Vec::new(),
             moved: None,
             closing: Vec::new(),
-            fill: config.fill.map(|(sink, interval)| (sink, interval, now)),
             queries: Arc::default(),
             refused: 0,
             log_limit: LogLimit::default(),
@@ -523,16 +520,6 @@ impl Bridge {
         self.act(time);
         self.pump();
         self.log_small_rings();
-        if let Some((_, interval, next)) = &mut self.fill
-            && now >= *next
-        {
-            *next = now + *interval;
-            let levels: Vec<_> = self.dispatcher.workers().map(|its| level(&its)).collect();
-            let all = self.dispatcher.fill();
-            if let Some((sink, ..)) = &mut self.fill {
-                sink.levels(&levels, all);
-            }
-        }
         if now >= self.next_snapshot {
             self.next_snapshot = now + SNAPSHOT_PERIOD;
             self.report(time);

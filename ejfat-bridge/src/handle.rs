@@ -12,39 +12,21 @@ use std::{
 
 use ejfat::{
     Time,
-    bridge::{Counters, EventTrace},
+    bridge::{Counters, EventTrace, WorkerStats},
     reassembly,
 };
 
 use ejfat_udp::PortCounters;
 
-use crate::{FillLevel, Load};
+use crate::Load;
 
 /// The state of a worker at one moment.
 #[derive(Clone, Debug)]
 pub struct WorkerReport {
-    /// The fill level of the worker's ring, with the worker's number and name.
-    pub level: FillLevel,
-    /// The name of the delivery mode: "store", "cut" or "shared".
-    pub placing: &'static str,
+    /// The state and counters of the worker in the dispatcher.
+    pub stats: WorkerStats,
     /// The address of a remote worker, or `None` for a worker on the bridge's machine.
     pub peer: Option<SocketAddr>,
-    /// The number of slots of the worker's ring.
-    pub slots: u32,
-    /// The size of one slot in bytes.
-    pub slot_bytes: u32,
-    /// The number of slots that are in use.
-    pub in_use: u32,
-    /// The number of announced events that the worker has not released.
-    pub outstanding: u32,
-    /// The number of events that were announced to the worker.
-    pub sent: u64,
-    /// The sum of the lengths of the events that were announced to the worker, in bytes.
-    pub bytes: u64,
-    /// The number of events that the worker released.
-    pub released: u64,
-    /// The number of changes of the worker's credit words to values that are not a valid credit.
-    pub wrong_credits: u64,
     /// The time since the worker subscribed, in seconds.
     pub seconds: f64,
 }

@@ -13,6 +13,10 @@ use rustix::param::page_size;
 use crate::{BridgeConfig, Error, WorkerSelection, buffers::Buffers};
 use ejfat::bridge::{EligibleWorkers, Opened};
 
+/// The number of receive buffers for segments, 64 KiB each. In the delivery mode cut-through, segments are sent to
+/// workers directly from these buffers.
+const RECEIVE_BUFFERS: usize = 256;
+
 /// The receiving part of a bridge: sockets, reassembler, receive buffers and spill memory.
 #[derive(Debug)]
 pub(crate) struct Intake {
@@ -30,7 +34,7 @@ impl Intake {
         let mut reassembly = config.reassembly.clone();
         reassembly.page = u32::try_from(page_size()).unwrap_or(u32::MAX);
         let reassembler = Reassembler::new(reassembly)?;
-        let buffers = Buffers::new(config.receive_buffers).map_err(Error::io("allocate receive buffers"))?;
+        let buffers = Buffers::new(RECEIVE_BUFFERS).map_err(Error::io("allocate receive buffers"))?;
         Ok(Self {
             ports: Ports::bind(&config.listen, config.buffer)?,
             spill: EventMemory::new(reassembler.config()),
@@ -69,8 +73,7 @@ impl Intake {
     /// Returns the description of a new event for the dispatcher. `datagram` is the segment that opened the event, and
     /// `place` is the result of [`Reassembler::handle`] for `datagram`.
     pub(crate) fn opened(&self, place: &CopyCommand, datagram: &[u8]) -> Opened {
-        let header = LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).ok()).flatten();
-        let header = header.map(|(header, _)| header);
+        let header = LbHeader::decode(datagram).ok().map(|(header, _)| header);
         let target = match &self.route {
             WorkerSelection::LeastFilled => EligibleWorkers::Anybody,
             WorkerSelection::DataId => EligibleWorkers::DataId(place.name.data_id),
@@ -85,15 +88,11 @@ impl Intake {
 
     /// Takes the next event that was evicted to make room for another event.
     pub(crate) fn evicted(&mut self) -> Option<Incomplete> {
-        let incomplete = self.reassembler.poll_evicted()?;
-        self.spill.release(incomplete.id);
-        Some(incomplete)
+        self.reassembler.poll_evicted().inspect(|incomplete| self.spill.release(incomplete.id))
     }
 
     pub(crate) fn given_up(&mut self, now: Time) -> Option<Incomplete> {
-        let incomplete = self.reassembler.poll_given_up(now)?;
-        self.spill.release(incomplete.id);
-        Some(incomplete)
+        self.reassembler.poll_given_up(now).inspect(|incomplete| self.spill.release(incomplete.id))
     }
 }
 

@@ -49,7 +49,7 @@ mod wake_set;
 mod word;
 
 pub use bridge::Bridge;
-pub use config::{BridgeConfig, FillLevel, FillSink, MemberLookup, WorkerSelection};
+pub use config::{BridgeConfig, MemberLookup, WorkerSelection};
 pub use handle::{BridgeHandle, Snapshot, WorkerReport};
 pub use load::Load;
 

@@ -40,7 +40,8 @@ pub struct Load {
 }
 
 impl Load {
-    pub(crate) fn of(dispatcher: &Dispatcher, reassembler: &Reassembler) -> Self {
+    /// Returns the load of a bridge. `too_long` is the number of events that are longer than the bridge accepts.
+    pub(crate) fn of(dispatcher: &Dispatcher, reassembler: &Reassembler, too_long: u64) -> Self {
         let (events, segments) = (dispatcher.counters(), reassembler.counters());
         let rings = dispatcher.fill();
         let memory = part(reassembler.touched_memory(), reassembler.config().memory);
@@ -51,20 +52,14 @@ impl Load {
             memory,
             waiting,
             workers: dispatcher.workers().count() as u32,
-            events: events.opened,
+            events: events.opened + too_long,
             reassembled: segments.complete,
-            reassembly_errors: events.incomplete,
+            reassembly_errors: events.incomplete + too_long,
             dequeued: events.released,
             enqueue_errors: events.lost_of_any_cause(),
             bytes: segments.bytes,
             packets: segments.segments,
         }
-    }
-
-    /// Adds `too_long`, the number of events that are longer than the bridge accepts, to the totals.
-    pub(crate) fn with_too_long(self, too_long: u64) -> Self {
-        let (events, reassembly_errors) = (self.events + too_long, self.reassembly_errors + too_long);
-        Self { events, reassembly_errors, ..self }
     }
 }
 
@@ -87,7 +82,7 @@ mod tests {
         Time,
         bridge::{Config, EligibleWorkers, Opened},
         reassembly::{self, EventKey},
-        ring::{DeliveryMode, Filter, Geometry, Subscription, WorkerName},
+        ring::{DeliveryMode, Geometry, Subscription},
         wire::ReHeader,
     };
 
@@ -118,22 +113,20 @@ mod tests {
         let reassembly = reassembly::Config { memory, max_event: 1 << 16, ..reassembly::Config::default() };
         let mut reassembler = Reassembler::new(reassembly).unwrap();
         let mut dispatcher = Dispatcher::new(Config { most_waiting: 4, ..Config::default() }, 1024);
-        let load = Load::of(&dispatcher, &reassembler);
+        let load = Load::of(&dispatcher, &reassembler, 0);
         assert_eq!((load.fill, load.rings, load.memory, load.workers), (1.0, 1.0, 0.0, 0), "no worker");
 
-        let geometry = Geometry::new(4, LENGTH).unwrap();
-        let (filter, name) = (Filter::default(), WorkerName::default());
-        let subscription = Subscription { geometry, filter, name, redelivery: false };
+        let subscription = Subscription::new(Geometry::new(4, LENGTH).unwrap());
         let worker = dispatcher.subscribe(Time(0), &subscription, DeliveryMode::Store).unwrap();
         dispatcher.ready(Time(0), worker);
-        assert_eq!(Load::of(&dispatcher, &reassembler).fill, 0.0);
+        assert_eq!(Load::of(&dispatcher, &reassembler, 0).fill, 0.0);
         let mut number = 0;
         let mut events = |dispatcher: &mut Dispatcher, reassembler: &mut Reassembler, count: u64| {
             for _ in 0..count {
                 event(dispatcher, reassembler, number);
                 number += 1;
             }
-            Load::of(dispatcher, reassembler)
+            Load::of(dispatcher, reassembler, 0)
         };
         let load = events(&mut dispatcher, &mut reassembler, 3);
         assert_eq!((load.fill, load.rings, load.waiting, load.workers), (0.75, 0.75, 0.0, 1));
@@ -148,7 +141,7 @@ mod tests {
         assert!(load.bytes > 9 * u64::from(LENGTH));
 
         dispatcher.look(Time(1), worker, &[1, 1, 1, 1]);
-        assert_eq!(Load::of(&dispatcher, &reassembler).dequeued, 4);
+        assert_eq!(Load::of(&dispatcher, &reassembler, 0).dequeued, 4);
     }
 
     #[test]

@@ -310,7 +310,6 @@ impl Drop for Listener {
 
 #[cfg(test)]
 mod tests {
-    use ejfat::ring::{Filter, WorkerName};
     use ejfat_udp::Ports;
 
     use super::*;
@@ -336,8 +335,7 @@ mod tests {
         // send nothing.
         let worker = connected(&path);
         let geometry = Geometry::new(4, 1 << 16).unwrap();
-        let (filter, name) = (Filter::default(), WorkerName::default());
-        let subscription = Subscription { geometry, filter, name, redelivery: true };
+        let subscription = Subscription { redelivery: true, ..Subscription::new(geometry) };
         send(&worker, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
         silent.extend((0..MOST_PENDING).map(|_| connected(&path)));
         let applicant = listener.next(now, &wake_set).expect("it is heard at once");

@@ -24,7 +24,8 @@ const MAP: u8 = 2;
 const CALL: u8 = 3;
 const ERROR: u8 = 4;
 
-const DIRECTIONS: [Direction; 4] =
+/// The directions by their numbers, here and in naa_kernel.h.
+pub(crate) const DIRECTIONS: [Direction; 4] =
     [Direction::Input, Direction::Output, Direction::InOut, Direction::Internal];
 
 /// A region as the child gets it.

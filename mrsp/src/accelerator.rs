@@ -148,12 +148,6 @@ struct AgreedRegions {
     arranged: Option<Arranged>,
 }
 
-/// The regions that the host requests, and the layout entries if the AAR has a layout block.
-struct Asked {
-    regions: Vec<RegionRequest>,
-    entries: Vec<LayoutEntry>,
-}
-
 impl State {
     fn name(&self) -> &'static str {
         match self {
@@ -187,28 +181,22 @@ impl AcceleratorSession {
     /// Returns a [`Rejection`] if the message is not an AAR, or if the regions that the AAR requests cannot be granted.
     /// After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<&[RegionRequest], Rejection> {
-        match self.check(bytes) {
-            Ok(Asked { regions, entries }) => {
-                self.state = State::Allocating { regions, entries };
-                Ok(self.regions())
-            }
-            Err(rejection) => {
-                self.state = State::Failed;
-                Err(rejection)
-            }
-        }
+        self.state = self.allocating(bytes).inspect_err(|_| self.state = State::Failed)?;
+        Ok(self.regions())
     }
 
-    fn check(&self, bytes: &[u8]) -> Result<Asked, Rejection> {
+    /// Returns the next state, with the regions that the host requests, and the layout entries if the AAR has a layout
+    /// block.
+    fn allocating(&self, bytes: &[u8]) -> Result<State, Rejection> {
         match (&self.state, codec::decode(bytes)?) {
             (_, Message::Error(code)) => Err(Rejection::HostError(code)),
             (State::AwaitRequest, Message::AdvertiseAndRequest(asked)) => {
-                Ok(Asked { regions: limits::grant(&self.limits, &asked)?, entries: Vec::new() })
+                Ok(State::Allocating { regions: limits::grant(&self.limits, &asked)?, entries: Vec::new() })
             }
             (State::AwaitRequest, Message::Arranged(asked, entries)) => {
                 let regions = limits::grant(&self.limits, &asked)?;
                 let entries = limits::grant_entries(&self.limits, &regions, &entries)?;
-                Ok(Asked { regions, entries })
+                Ok(State::Allocating { regions, entries })
             }
             (state, message) => Err(Rejection::Unexpected { message: message.name(), state: state.name() }),
         }

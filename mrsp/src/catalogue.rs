@@ -133,29 +133,21 @@ pub enum ParamKind {
 }
 
 impl ParamKind {
-    const ALL: [Self; 8] = [
-        Self::Bytes,
-        Self::Arguments,
-        Self::Status,
-        Self::U32,
-        Self::U64,
-        Self::F32,
-        Self::F64,
-        Self::ComplexF64,
+    /// The kinds with their names, in the order of their discriminants.
+    const ALL: [(Self, &str); 8] = [
+        (Self::Bytes, "bytes"),
+        (Self::Arguments, "arguments"),
+        (Self::Status, "status"),
+        (Self::U32, "u32"),
+        (Self::U64, "u64"),
+        (Self::F32, "f32"),
+        (Self::F64, "f64"),
+        (Self::ComplexF64, "complex-f64"),
     ];
 
     /// Returns the name of the kind, for texts that people read and for JSON output.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Arguments => "arguments",
-            Self::Status => "status",
-            Self::U32 => "u32",
-            Self::U64 => "u64",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::ComplexF64 => "complex-f64",
-        }
+        Self::ALL[self as usize].1
     }
 }
 

@@ -45,9 +45,10 @@ pub enum DecodeError {
     },
 }
 
-/// The error for more regions than the 8-bit count of a message can express. The value is the number of regions.
+/// The error for more regions or layout entries than the 8-bit count of a message can express. The value is the number
+/// of regions or layout entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} regions do not fit into a message, {MAX_REGIONS} do")]
+#[error("{0} regions or layout entries do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);
 
 /// The region requests of an AAR, as received and not yet decoded.
@@ -153,17 +154,16 @@ pub fn encode_request(regions: &[RegionRequest]) -> Result<Vec<u8>, TooManyEntri
     })
 }
 
-/// Encodes an AAR for `regions`, followed by a layout block with the layout entries `entries`. `entries` must have at
-/// most 255 elements.
+/// Encodes an AAR for `regions`, followed by a layout block with the layout entries `entries`.
 ///
 /// # Errors
-/// Returns an error if there are more than 255 regions.
+/// Returns an error if there are more than 255 regions or more than 255 layout entries.
 pub fn encode_arranged(
     regions: &[RegionRequest],
     entries: &[LayoutEntry],
 ) -> Result<Vec<u8>, TooManyEntries> {
     let mut message = encode_request(regions)?;
-    block::encode(entries, &mut message);
+    block::encode(entries, &mut message)?;
     Ok(message)
 }
 

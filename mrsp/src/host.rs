@@ -243,16 +243,8 @@ impl HostSession {
     /// the number of announced regions is wrong, or if an announced region is smaller than requested or does not end
     /// inside the 64-bit address space. After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
-        match self.agree(bytes) {
-            Ok(agreed) => {
-                self.state = State::Ready(agreed);
-                Ok(())
-            }
-            Err(error) => {
-                self.state = State::Failed;
-                Err(error)
-            }
-        }
+        self.state = self.agree(bytes).map(State::Ready).inspect_err(|_| self.state = State::Failed)?;
+        Ok(())
     }
 
     fn agree(&self, bytes: &[u8]) -> Result<AgreedRegions, PeerError> {

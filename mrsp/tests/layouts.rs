@@ -2,20 +2,17 @@
 
 mod common;
 
-use common::{Random, code};
+use common::{IN, IN_OUT as BOTH, OUT, Random, code};
 use mrsp::{
     AcceleratorSession, AnnouncedParam, CallPlan, HostSession, Layout, RegionFlags, RegionRequest, U24,
     Write,
     accelerator::{RegionAddress, RegionRefusal, Rejection, SessionLimits},
     codec,
-    host::HostConfig,
-    layout::{LayoutEntry, ParamLocation, Placed, place},
+    host::{HostConfig, SetupError},
+    layout::{LayoutEntry, ParamLocation, Placed, Unplaceable, place},
     plan::Part,
 };
 
-const IN: RegionFlags = RegionFlags::INPUT;
-const OUT: RegionFlags = RegionFlags::OUTPUT;
-const BOTH: RegionFlags = IN.union(OUT);
 const ONCE: RegionFlags = IN.union(RegionFlags::SINGLE_SEND);
 
 /// Memory with an address and an RKey.
@@ -342,6 +339,17 @@ fn contradictory_layouts_are_refused() {
     let mut naa = AcceleratorSession::new(none);
     let rejection = naa.handle_message(&message(&[entry(0, 0, 10)], &[64])).unwrap_err();
     assert_eq!(rejection.reply(), Some([0, 2, 0, 0]));
+}
+
+#[test]
+fn more_parameters_than_a_layout_counts_are_refused() {
+    assert!(codec::encode_arranged(&[], &[entry(0, 0, 0); 255]).is_ok());
+    assert!(codec::encode_arranged(&[], &[entry(0, 0, 0); 256]).is_err());
+    let places = vec![ParamLocation::default(); 256];
+    let placed = Placed { layout: Layout::Gathered, regions: vec![0], places, staged: 0 };
+    let params = [common::param(0, IN, 0); 256];
+    let refused = HostSession::arranged(&HostConfig::default(), &params, &[], &placed).unwrap_err();
+    assert_eq!(refused, SetupError::Unplaceable(Unplaceable::TooMany(256)));
 }
 
 #[test]

@@ -9,11 +9,10 @@ use std::{
 
 use rustix::{
     event::epoll,
-    time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    },
+    time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime},
 };
+
+use crate::clock::timespec;
 
 #[derive(Debug)]
 pub(crate) struct Alarm {
@@ -41,12 +40,7 @@ impl Alarm {
         let left = at.map_or(Duration::ZERO, |at| {
             at.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1))
         });
-        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let left = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        let time = Itimerspec { it_interval: never, it_value: left };
+        let time = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(left) };
         Ok(timerfd_settime(&self.clock, TimerfdTimerFlags::empty(), &time).map(drop)?)
     }
 }

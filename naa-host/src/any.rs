@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use verbs::WaitMode;
 
-use crate::{CallOutcome, Error, Session};
+use crate::{CallOutcome, Error, Session, clock::timespec};
 
 /// The result of waiting for several calls.
 #[derive(Debug)]
@@ -131,8 +131,4 @@ fn sleep<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>) -
             readable[number] = !fd.revents().is_empty();
         }
     }
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
 }

@@ -91,9 +91,7 @@ impl Buffer {
     /// # Errors
     /// Fails with [`Error::InReach`] if an accelerator may still be able to write to the buffer.
     pub fn as_slice(&self) -> Result<&[u8], Error> {
-        if self.in_reach {
-            return Err(Error::InReach);
-        }
+        check_out_of_reach(self.in_reach)?;
         // SAFETY: the memory belongs to this buffer alone, as `new`, `into_buffer` and the contract of `from_memory`
         // ensure. No session has the memory, since a session takes a buffer by value, and destroys its queue pair
         // before it returns the buffer. Peers have no access to the memory: either the memory was never registered for
@@ -106,9 +104,7 @@ impl Buffer {
     /// # Errors
     /// Fails with [`Error::InReach`] if an accelerator may still be able to write to the buffer.
     pub fn as_mut_slice(&mut self) -> Result<&mut [u8], Error> {
-        if self.in_reach {
-            return Err(Error::InReach);
-        }
+        check_out_of_reach(self.in_reach)?;
         // SAFETY: nobody else has access to the memory, for the reasons given in `as_slice`, and `&mut self` excludes
         // other slices of the memory.
         Ok(unsafe { self.memory.as_mut_slice() })
@@ -134,6 +130,10 @@ impl Buffer {
     pub fn to_vec(&self) -> Vec<u8> {
         self.memory.to_vec(0, self.len())
     }
+}
+
+fn check_out_of_reach(in_reach: bool) -> Result<(), Error> {
+    if in_reach { Err(Error::InReach) } else { Ok(()) }
 }
 
 /// The methods of this block return slices of outputs even if the device does not take back the accelerator's access to
@@ -313,9 +313,7 @@ impl HostRegion {
     /// [`Error::InReach`] if an accelerator may be able to write to the region at any time.
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
         self.check_not_lent()?;
-        if self.in_reach {
-            return Err(Error::InReach);
-        }
+        check_out_of_reach(self.in_reach)?;
         // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region is
         // neither lent nor in reach, `Registered::new` and `take_back` have revoked the access rights, and only
         // `lend` gives them back. If several regions share one registration, they are lent and taken back only by
@@ -327,9 +325,7 @@ impl HostRegion {
     /// Returns the bytes of the region as a mutable slice. Fails with the same errors as [`bytes`](Self::bytes).
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         self.check_not_lent()?;
-        if self.in_reach {
-            return Err(Error::InReach);
-        }
+        check_out_of_reach(self.in_reach)?;
         // SAFETY: peers have no access to the region, for the reasons given in `bytes`. By the contract of `take_back`,
         // the device has no work request that reads the region. `&mut self` excludes other slices of the region.
         Ok(unsafe { self.memory.as_mut_slice() })

@@ -38,39 +38,29 @@ pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig)
         ..config.clone()
     };
     match query(device, peer, &config, USUAL_BYTES)? {
-        QueryResult::Whole(catalogue) => Ok(catalogue),
-        QueryResult::Larger { error, bytes } if bytes > MAX_BYTES => Err(error),
-        QueryResult::Larger { bytes, .. } => match query(device, peer, &config, bytes)? {
-            QueryResult::Whole(catalogue) => Ok(catalogue),
-            QueryResult::Larger { error, .. } => Err(error),
-        },
+        Ok(catalogue) => Ok(catalogue),
+        Err((error, bytes)) if bytes > MAX_BYTES => Err(error),
+        Err((_, bytes)) => query(device, peer, &config, bytes)?.map_err(|(error, _)| error),
     }
 }
 
-enum QueryResult {
-    Whole(Catalogue),
-    /// The catalogue does not fit into the output, and needs an output of `bytes` bytes.
-    Larger {
-        error: Error,
-        bytes: usize,
-    },
-}
-
+/// Calls the function of the catalogue with an output of `bytes` bytes. If the catalogue does not fit into the output,
+/// the inner result is the error of the call and the number of bytes that the output needs.
 fn query(
     device: &Device,
     peer: SocketAddr,
     config: &SessionConfig,
     bytes: usize,
-) -> Result<QueryResult, Error> {
+) -> Result<Result<Catalogue, (Error, usize)>, Error> {
     let params = [Param::output(bytes)];
     let mut session = Session::connect(device, peer, &params, config)?;
     let called = session.call(CATALOGUE);
     let unusable = |source| Error::Catalogue { peer, source };
     let answer = match called {
-        Ok(_) => QueryResult::Whole(Catalogue::decode(&session.bytes(0, ..)?).map_err(unusable)?),
+        Ok(()) => Ok(Catalogue::decode(&session.bytes(0, ..)?).map_err(unusable)?),
         Err(error) if error.return_code() == Some(ReturnCode::OUTPUT_TOO_SMALL) => {
             let header = Header::decode(&session.bytes(0, ..)?).map_err(unusable)?;
-            QueryResult::Larger { error, bytes: header.bytes as usize }
+            Err((error, header.bytes as usize))
         }
         Err(error) => return Err(error),
     };

@@ -53,6 +53,11 @@ pub(crate) fn after(limit: Duration) -> Instant {
     Instant::now() + limit.min(CallTimeout::LONGEST)
 }
 
+/// Returns `time` as Linux takes it.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{thread::sleep, time::Duration};

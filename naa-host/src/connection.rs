@@ -55,6 +55,26 @@ pub(crate) struct Extra {
 impl Extra {
     pub(crate) const NONE: Self = Self { sends: 0, receives: 0, late_acks: true };
 }
+
+/// The sizes for which a queue pair is made: the number of WRITEs, and the number of scatter-gather elements in each
+/// WRITE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) regions: usize,
+    /// The number of WRITEs of a call in addition to one WRITE for each region.
+    pub(crate) further: u64,
+    /// The maximum number of elements in the scatter-gather list of a WRITE.
+    pub(crate) elements: u32,
+}
+
+/// The work request with which arrays of work requests are made before their elements are set.
+pub(crate) const EMPTY: SendWr<'static> = SendWr {
+    wr_id: 0,
+    op: SendOp::Send,
+    payload: Payload::Inline(&[]),
+    flags: SendFlags { signaled: false, solicited: false, fence: false },
+};
+
 /// The maximum number of completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
@@ -117,22 +137,20 @@ pub(crate) struct HostConnection {
 }
 
 impl HostConnection {
-    /// Makes everything that a connection needs, but does not connect. A call may have one WRITE for each of the
-    /// `regions` regions, and `further` additional WRITEs. A WRITE may have up to `elements` scatter-gather elements.
-    /// `extra` says how many other work requests the queue pair must have room for. A liveness probe is due when the
-    /// time `probe_interval` has passed without a sign of life of the accelerator.
+    /// Makes everything that a connection needs, but does not connect. The queue pair has room for the WRITEs of a call
+    /// as `room` says, and `extra` says how many other work requests the queue pair must have room for. A liveness
+    /// probe is due when the time `probe_interval` has passed without a sign of life of the accelerator.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
-        regions: usize,
-        further: u32,
-        elements: u32,
+        room: Room,
         extra: Extra,
         probe_interval: Option<Duration>,
     ) -> Result<Self, Error> {
         let context = device.context();
         let pd = context.alloc_pd()?;
-        let regions = u8::try_from(regions).unwrap_or(u8::MAX);
+        let regions = u8::try_from(room.regions).unwrap_or(u8::MAX);
+        let further = u32::try_from(room.further).unwrap_or(u32::MAX);
         let max_send_wr =
             (u32::from(regions) + SPARE_SENDS).saturating_add(further).saturating_add(extra.sends);
         let max_recv_wr = RECEIVES.saturating_add(extra.receives);
@@ -141,7 +159,7 @@ impl HostConnection {
             check(context.attr(), max_send_wr.max(max_recv_wr), completions)?;
         }
         let cq = context.create_cq(completions)?;
-        let cap = QpCap { max_send_wr, max_recv_wr, max_sge: elements, late_acks: extra.late_acks };
+        let cap = QpCap { max_send_wr, max_recv_wr, max_sge: room.elements, late_acks: extra.late_acks };
         let message_bytes = message_buffer_bytes(regions) + block_bytes(regions);
         let memory = region::alloc(2 * message_bytes).map_err(Error::Memory)?;
         Ok(Self {

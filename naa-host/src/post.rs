@@ -5,7 +5,7 @@ use verbs::{Payload, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::{
     Error,
-    connection::{CALL, HostConnection},
+    connection::{CALL, EMPTY, HostConnection},
     regions::HostRegions,
 };
 
@@ -84,13 +84,6 @@ fn post_single(
     }
     Ok(())
 }
-
-const EMPTY: SendWr<'static> = SendWr {
-    wr_id: 0,
-    op: SendOp::Send,
-    payload: Payload::Inline(&[]),
-    flags: SendFlags { signaled: false, solicited: false, fence: false },
-};
 
 /// The memory from which a WRITE takes its bytes.
 #[derive(Clone, Copy)]

@@ -68,7 +68,7 @@ fn outputs_in_an_accelerators_reach_are_no_slices_but_inputs_are() {
 
 #[test]
 fn a_buffer_that_was_an_output_stays_in_reach_also_as_an_input() {
-    let model = AcceleratorModel::start("127.0.3.92", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.92", increment);
     let device = device("127.0.3.192");
     let mut buffers = vec![Buffer::new(4).unwrap(), Buffer::new(4).unwrap()];
     buffers[0].as_mut_slice().unwrap().fill(3);
@@ -93,7 +93,7 @@ fn a_buffer_that_was_an_output_stays_in_reach_also_as_an_input() {
 
 #[test]
 fn built_in_functions_work_where_access_is_kept() {
-    let model = AcceleratorModel::start("127.0.3.93", SessionLimits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.93", |regions, _| {
         let produced = [64, 32, 0, 0, 0, 0];
         regions[2].write(&StatusBlock { function: SHA256, code: None, detail: 0, produced }.encode());
         regions[3].write(&[regions[1].bytes()[0]; 32]);

@@ -116,16 +116,6 @@ pub struct Session {
     device: Device,
 }
 
-/// The parts of a session that a [`StreamingCall`](crate::StreamingCall) takes over.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    pub(crate) machine: HostSession,
-    pub(crate) connection: HostConnection,
-    pub(crate) regions: HostRegions,
-    pub(crate) wait: WaitMode,
-    pub(crate) device: Device,
-}
-
 impl Session {
     /// Connects to the accelerator `peer` and agrees with it on regions for `params`.
     ///
@@ -141,7 +131,7 @@ impl Session {
         params: &[Param<'_>],
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        Self::establish(device, peer, params, None, config)
+        Self::complete(SessionSetup::new(device, peer, params, config)?, params, None, config)
     }
 
     /// Connects as [`connect`](Self::connect) does, but uses `buffers` as the memory of the parameters. `buffers` must
@@ -159,18 +149,7 @@ impl Session {
         buffers: Vec<Buffer>,
         config: &SessionConfig,
     ) -> Result<Self, Error> {
-        Self::establish(device, peer, params, Some(buffers), config)
-    }
-
-    fn establish(
-        device: &Device,
-        peer: SocketAddr,
-        params: &[Param<'_>],
-        buffers: Option<Vec<Buffer>>,
-        config: &SessionConfig,
-    ) -> Result<Self, Error> {
-        let setup = SessionSetup::new(device, peer, params, config)?;
-        Self::complete(setup, params, buffers, config)
+        Self::complete(SessionSetup::new(device, peer, params, config)?, params, Some(buffers), config)
     }
 
     pub(crate) fn complete(
@@ -195,15 +174,14 @@ impl Session {
         (config, limits): (&SessionConfig, CallTimes),
         device: Device,
     ) -> Self {
-        let layout = terms.layout();
-        let Terms { machine, regions, plan, .. } = terms;
+        let Terms { machine, regions, plan, placed, .. } = terms;
         Self {
             machine,
             plan,
             parts: vec![None; regions.params().len()],
             running: None,
             over: None,
-            layout,
+            layout: placed.map_or(Layout::Symmetric, |placed| placed.layout),
             wait: config.wait,
             limits,
             connection,
@@ -346,8 +324,7 @@ impl Session {
             return Err(Error::NoCall);
         }
         loop {
-            let ended = self.step();
-            if let Some(outcome) = ended.map_err(|error| self.fail(error))? {
+            if let Some(outcome) = self.look()? {
                 return Ok(Some(outcome));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -497,9 +474,8 @@ impl Session {
 
     /// Splits the session into the parts that a streaming call takes over. The caller must have posted the streaming
     /// call, and must not have handled any completion since.
-    pub(crate) fn into_parts(self) -> Parts {
-        let Self { machine, connection, regions, device, wait, .. } = self;
-        Parts { machine, connection, regions, wait, device }
+    pub(crate) fn into_parts(self) -> (HostSession, HostConnection, HostRegions, WaitMode, Device) {
+        (self.machine, self.connection, self.regions, self.wait, self.device)
     }
 
     /// Posts `count` receives, in addition to the receive that is always posted.

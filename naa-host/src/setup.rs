@@ -13,7 +13,7 @@ use verbs::{DeviceAttr, RejectReason, Unreachable};
 use crate::{
     Buffer, Device, Error, Param, Session, SessionConfig,
     arrange::arrange,
-    connection::{Extra, HostConnection, SessionEvent},
+    connection::{Extra, HostConnection, Room, SessionEvent},
     overdue::CallTimes,
     regions::HostRegions,
 };
@@ -40,15 +40,11 @@ pub(crate) struct Terms {
     pub(crate) regions: HostRegions,
     pub(crate) plan: CallPlan,
     /// The locations of the parameters in shared regions, or `None` if each parameter has a region of its own.
-    placed: Option<Placed>,
+    pub(crate) placed: Option<Placed>,
     internals: Vec<u64>,
 }
 
 impl Terms {
-    pub(crate) fn layout(&self) -> Layout {
-        self.placed.as_ref().map_or(Layout::Symmetric, |placed| placed.layout)
-    }
-
     /// Changes the layout of the session to symmetric if the accelerator does not support the chosen layout.
     /// `slots` is the maximum number of layout entries that the accelerator supports in a layout block, and
     /// each parameter needs one layout entry.
@@ -88,17 +84,6 @@ pub struct SessionSetup {
     terms: Option<Terms>,
     // This field is the last, because the objects in the other fields belong to the device and are dropped first.
     device: Device,
-}
-
-/// The sizes for which the queue pair was made: the number of WRITEs, and the number of scatter-gather elements in each
-/// WRITE.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    regions: usize,
-    /// The number of WRITEs of a call in addition to one WRITE for each region.
-    further: u64,
-    /// The maximum number of elements in the scatter-gather list of a WRITE.
-    elements: u32,
 }
 
 impl Room {
@@ -145,16 +130,7 @@ impl SessionSetup {
     ) -> Result<Self, Error> {
         let limits = config.limits()?;
         let room = Room::of(params, config, device.context().attr());
-        let further = u32::try_from(room.further).unwrap_or(u32::MAX);
-        let connection = HostConnection::new(
-            device,
-            peer,
-            room.regions,
-            further,
-            room.elements,
-            extra,
-            config.probe_interval,
-        )?;
+        let connection = HostConnection::new(device, peer, room, extra, config.probe_interval)?;
         Ok(Self {
             stage: SetupStage::Idle,
             terms: None,
@@ -199,24 +175,29 @@ impl SessionSetup {
     /// `buffers` is `None`, the memory is allocated.
     ///
     /// # Errors
-    /// Fails with [`Error::Setup`] if `params` are not valid for a session, or if `params` need more regions or more
-    /// WRITEs than the parameters that were given to [`new`](Self::new). Fails with [`Error::OutOfBounds`] if the
-    /// initial content of a parameter is longer than the parameter. Fails with [`Error::Buffers`] if the number of
-    /// buffers is wrong, and with [`Error::Buffer`] if the length of a buffer is wrong. Fails with
-    /// [`Error::Environment`] if the layout is chosen by the rule in `NAA_LAYOUT_RULE` and this rule is not valid.
-    /// Fails with [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
+    /// Fails with [`Error::Setup`] if `params` are not valid for a session, or if `params` need more regions than the
+    /// parameters that were given to [`new`](Self::new). Fails with [`Error::OutOfBounds`] if the initial content of a
+    /// parameter is longer than the parameter. Fails with [`Error::Buffers`] if the number of buffers is wrong, and
+    /// with [`Error::Buffer`] if the length of a buffer is wrong. Fails with [`Error::Environment`] if the layout is
+    /// chosen by the rule in `NAA_LAYOUT_RULE` and this rule is not valid. Fails with [`Error::Device`] if the device
+    /// fails, or if `params` need more WRITEs than the parameters that were given to [`new`](Self::new). Fails with
+    /// [`Error::Memory`] if memory cannot be allocated.
     pub fn prepare(&mut self, params: &[Param<'_>], buffers: Option<Vec<Buffer>>) -> Result<(), Error> {
         let attr = self.device.context().attr();
         let room = Room::of(params, &self.config, attr);
-        if room.regions > self.room.regions || room.further > self.room.further {
+        if room.regions > self.room.regions {
             let limit = u8::try_from(self.room.regions).unwrap_or(u8::MAX);
             return Err(SetupError::TooManyRegions { asked: room.regions, limit }.into());
         }
-        let shared: Vec<_> = params.iter().filter(|param| !param.is_internal()).collect();
+        if room.further > self.room.further {
+            let (what, limit) = ("WRITEs beyond one for each region", self.room.further);
+            let remedy = "begin the setup with parameters of the sizes that are needed";
+            return Err(verbs::Error::Exhausted { what, limit, remedy }.into());
+        }
+        let (internal, shared): (Vec<_>, Vec<_>) = params.iter().partition(|param| param.is_internal());
         let buffers = buffers.map(|buffers| fitting(buffers, &shared)).transpose()?;
         let (pd, placed) = (&self.connection.pd, arrange(&self.config, self.device.provider(), &shared)?);
-        let internals: Vec<_> =
-            params.iter().filter(|param| param.is_internal()).map(|param| param.len as u64).collect();
+        let internals: Vec<_> = internal.iter().map(|param| param.len as u64).collect();
         let config = self.config.host();
         let (regions, machine) = match &placed {
             Some(placed) => {
@@ -227,8 +208,7 @@ impl SessionSetup {
             None => {
                 let regions = HostRegions::symmetric(pd, &shared, buffers)?;
                 let mut machine = HostSession::new(&config, &regions.announced(), &internals)?;
-                let internal = params.iter().filter(|param| param.is_internal());
-                let wire_order = shared.iter().copied().chain(internal);
+                let wire_order = shared.iter().chain(&internal);
                 if let Some(addresses) = wire_order.map(|param| param.address).collect::<Option<Vec<_>>>() {
                     machine.place(&addresses)?;
                 }

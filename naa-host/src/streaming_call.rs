@@ -22,7 +22,7 @@ use crate::{
     CallOutcome, Device, Error, Param, Session, SessionConfig, Writer, clock,
     connection::{Extra, HostConnection, SessionEvent},
     regions::HostRegions,
-    session::{Parts, probe_target},
+    session::probe_target,
     setup::SessionSetup,
 };
 
@@ -81,7 +81,7 @@ impl StreamingCall {
         // immediate. All receives are posted before the call, since immediates may follow the response at once.
         session.post_receives(room.immediates.saturating_add(1))?;
         session.invoke(function, U24::ZERO)?;
-        let Parts { machine, connection, regions, wait, device } = session.into_parts();
+        let (machine, connection, regions, wait, device) = session.into_parts();
         let acknowledged = Arc::new(AtomicU64::new(0));
         let mut stream = Self {
             machine,

@@ -13,7 +13,7 @@ use verbs::{Payload, Qp, RemoteAddr, SendFlags, SendOp, SendWr};
 
 use crate::{
     Error, Gone,
-    connection::{HostConnection, STREAMED},
+    connection::{EMPTY, HostConnection, STREAMED},
     regions::HostRegions,
 };
 
@@ -38,13 +38,6 @@ fn writes_per_completion(writes: u64) -> u64 {
 
 /// The maximum number of WRITEs that are posted with one call of `post_send`.
 const CHUNK: usize = 16;
-
-const EMPTY: SendWr<'static> = SendWr {
-    wr_id: 0,
-    op: SendOp::Send,
-    payload: Payload::Inline(&[]),
-    flags: SendFlags { signaled: false, solicited: false, fence: false },
-};
 
 impl Writer {
     /// Makes a writer to the inputs of a session. If the host's region and the accelerator's region of an input differ

@@ -5,7 +5,6 @@ mod model;
 use std::time::{Duration, Instant};
 
 use model::{AcceleratorModel, Action};
-use mrsp::accelerator::SessionLimits;
 use naa_host::{Any, Device, Error, FunctionCode, Param, Session, SessionConfig, U24, WaitMode, wait_any};
 
 const F: FunctionCode = FunctionCode::constant(1);
@@ -20,7 +19,7 @@ fn sessions<const N: usize>(
 }
 
 fn sleeping(ip: &str) -> AcceleratorModel {
-    AcceleratorModel::start(ip, SessionLimits::default(), |_, request| match request.user.get() {
+    AcceleratorModel::start(ip, |_, request| match request.user.get() {
         0xffffff => Action::Vanish,
         ms => Action::Later(Duration::from_millis(ms.into()), Ok(Vec::new())),
     })

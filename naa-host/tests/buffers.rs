@@ -5,7 +5,6 @@ mod model;
 use std::time::Duration;
 
 use model::{AcceleratorModel, Action, increment};
-use mrsp::accelerator::SessionLimits;
 use naa_host::{Buffer, Device, Error, FunctionCode, Param, Session, SessionConfig, U24};
 
 const F: FunctionCode = FunctionCode::constant(1);
@@ -29,7 +28,7 @@ fn of(lens: &[usize]) -> Vec<Buffer> {
 
 #[test]
 fn buffers_go_from_session_to_session() {
-    let model = AcceleratorModel::start("127.0.3.40", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.40", increment);
     let device = device("127.0.3.140");
     let params = [Param::in_out(100_000), Param::internal(64), Param::output(3), Param::in_out(0)];
     let mut buffers = of(&[100_000, 3, 0]);
@@ -53,7 +52,7 @@ fn buffers_go_from_session_to_session() {
 
 #[test]
 fn a_parameter_that_starts_as_a_copy_still_does() {
-    let model = AcceleratorModel::start("127.0.3.41", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.41", increment);
     let mut buffers = of(&[4]);
     buffers[0].as_mut_slice().unwrap().copy_from_slice(&[9; 4]);
     let params = [Param::in_out(4).holding(&[1, 2])];
@@ -64,7 +63,7 @@ fn a_parameter_that_starts_as_a_copy_still_does() {
 
 #[test]
 fn buffers_that_do_not_fit_are_refused() {
-    let model = AcceleratorModel::start("127.0.3.42", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.42", increment);
     let device = device("127.0.3.142");
     let params = [Param::input(4), Param::internal(4), Param::output(8)];
     for lens in [&[][..], &[4], &[4, 4, 8]] {
@@ -78,7 +77,7 @@ fn buffers_that_do_not_fit_are_refused() {
 
 #[test]
 fn a_call_that_is_given_up_gives_its_buffers_back() {
-    let model = AcceleratorModel::start("127.0.3.43", SessionLimits::default(), |_, _| {
+    let model = AcceleratorModel::start("127.0.3.43", |_, _| {
         Action::Later(Duration::from_millis(300), Ok(Vec::new()))
     });
     let device = device("127.0.3.143");

@@ -4,7 +4,6 @@ mod model;
 
 use model::{AcceleratorModel, Action};
 use mrsp::{
-    accelerator::SessionLimits,
     builtin::{CATALOGUE, SHA256, StatusBlock, ZSTD_DECOMPRESS},
     catalogue::{FunctionInfo, HEADER_BYTES},
 };
@@ -20,7 +19,7 @@ fn device(ip: &str) -> Device {
 
 #[test]
 fn a_function_is_called_with_blocks() {
-    let model = AcceleratorModel::start("127.0.3.60", SessionLimits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.60", |regions, _| {
         assert_eq!(Arguments::decode(&regions[0].bytes()).unwrap(), Arguments::Sha256 { bytes: 5 });
         assert_eq!(regions[1].bytes(), b"hello");
         regions[3].write(b"digest");
@@ -35,7 +34,7 @@ fn a_function_is_called_with_blocks() {
 
 #[test]
 fn its_failure_says_how_much_room_is_needed() {
-    let model = AcceleratorModel::start("127.0.3.61", SessionLimits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.61", |regions, _| {
         let code = ReturnCode::OUTPUT_TOO_SMALL;
         let (function, produced) = (ZSTD_DECOMPRESS, [64, 0, 0, 0, 0, 0]);
         let status = StatusBlock { function, code: Some(code), detail: 4321, produced };
@@ -56,7 +55,7 @@ fn its_failure_says_how_much_room_is_needed() {
 
 #[test]
 fn a_status_is_not_believed() {
-    let model = AcceleratorModel::start("127.0.3.62", SessionLimits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.62", |regions, _| {
         let produced = [64, 11, 0, 0, 0, 0];
         regions[2].write(&StatusBlock { function: SHA256, code: None, detail: 0, produced }.encode());
         Action::Respond(Ok(Vec::new()))
@@ -79,7 +78,7 @@ fn a_catalogue_is_read_whatever_its_size() {
         functions: vec![function(SHA256, &"x".repeat(65_000)), function(CATALOGUE, &"y".repeat(999))],
     };
     let bytes = catalogue.encode().unwrap();
-    let model = AcceleratorModel::start("127.0.3.63", SessionLimits::default(), move |regions, request| {
+    let model = AcceleratorModel::start("127.0.3.63", move |regions, request| {
         assert_eq!(request.function, Some(CATALOGUE));
         let room = regions[0].bytes().len();
         if room < bytes.len() {
@@ -95,14 +94,11 @@ fn a_catalogue_is_read_whatever_its_size() {
 
 #[test]
 fn an_accelerator_without_a_catalogue_says_so() {
-    let model = AcceleratorModel::start("127.0.3.64", SessionLimits::default(), |_, _| {
-        Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION))
-    });
+    let model =
+        AcceleratorModel::start("127.0.3.64", |_, _| Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION)));
     let error = functions(&device("127.0.3.164"), model.address).unwrap_err();
     assert_eq!(error.return_code(), Some(ReturnCode::UNKNOWN_FUNCTION));
-    let silent = AcceleratorModel::start("127.0.3.65", SessionLimits::default(), |_, _| {
-        Action::Respond(Ok(Vec::new()))
-    });
+    let silent = AcceleratorModel::start("127.0.3.65", |_, _| Action::Respond(Ok(Vec::new())));
     let error = functions(&device("127.0.3.164"), silent.address).unwrap_err();
     assert!(matches!(error, Error::Catalogue { .. }), "{error}");
 }

@@ -5,7 +5,7 @@ mod model;
 use std::time::{Duration, Instant};
 
 use model::{AcceleratorModel, Action, increment};
-use mrsp::{RegionFlags, accelerator::SessionLimits};
+use mrsp::RegionFlags;
 use naa_host::{
     CallResponse, Device, Dialect, Error, FunctionCode, Param, Part, ReturnCode, Session, SessionConfig, U24,
 };
@@ -22,7 +22,7 @@ fn connect(local: &str, model: &AcceleratorModel, params: &[Param<'_>]) -> Sessi
 
 #[test]
 fn the_longest_duration_is_no_limit_of_the_setup() {
-    let model = AcceleratorModel::start("127.0.3.230", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.230", increment);
     let config = SessionConfig { setup_timeout: Duration::MAX, ..SessionConfig::default() };
     let params = [Param::output(8)];
     let mut session = Session::connect(&device("127.0.3.231"), model.address, &params, &config).unwrap();
@@ -31,7 +31,7 @@ fn the_longest_duration_is_no_limit_of_the_setup() {
 
 #[test]
 fn all_kinds_of_regions() {
-    let model = AcceleratorModel::start("127.0.3.1", SessionLimits::default(), |regions, request| {
+    let model = AcceleratorModel::start("127.0.3.1", |regions, request| {
         let kinds: Vec<_> = regions.iter().map(|region| region.flags).collect();
         let (input, output) = (RegionFlags::INPUT, RegionFlags::OUTPUT);
         let once = input | RegionFlags::SINGLE_SEND;
@@ -66,7 +66,7 @@ fn all_kinds_of_regions() {
 
 #[test]
 fn single_send_is_sent_once() {
-    let model = AcceleratorModel::start("127.0.3.2", SessionLimits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.2", |regions, _| {
         regions[2].write(&[regions[0].bytes()[0], regions[1].bytes()[0]]);
         Action::Respond(Ok(Vec::new()))
     });
@@ -82,7 +82,7 @@ fn single_send_is_sent_once() {
 
 #[test]
 fn only_prefixes_are_sent_and_received() {
-    let model = AcceleratorModel::start("127.0.3.3", SessionLimits::default(), |regions, _| {
+    let model = AcceleratorModel::start("127.0.3.3", |regions, _| {
         let input = regions[0].bytes();
         let sent = input.iter().filter(|&&byte| byte != 0).count();
         regions[1].write(&[7; 5000]);
@@ -108,7 +108,7 @@ fn only_prefixes_are_sent_and_received() {
 
 #[test]
 fn calls_without_outputs_or_inputs() {
-    let model = AcceleratorModel::start("127.0.3.4", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.4", increment);
     let mut session = connect("127.0.3.104", &model, &[Param::data(b"in")]);
     session.call(F).unwrap();
     assert_eq!(session.slice(0).unwrap(), b"in");
@@ -120,7 +120,7 @@ fn calls_without_outputs_or_inputs() {
 
 #[test]
 fn many_regions_and_large_ones() {
-    let model = AcceleratorModel::start("127.0.3.5", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.5", increment);
     let params: Vec<_> = (0..31).map(|i| Param::in_out(1 + 700 * i)).collect();
     let mut session = connect("127.0.3.105", &model, &params);
     session.call(F).unwrap();
@@ -135,8 +135,7 @@ fn many_regions_and_large_ones() {
 #[test]
 fn failures_have_codes_and_leave_the_session_usable() {
     let mut codes = [ReturnCode::UNKNOWN_FUNCTION, ReturnCode::KERNEL_TIMEOUT].into_iter();
-    let limits = SessionLimits::default();
-    let model = AcceleratorModel::start("127.0.3.6", limits, move |regions, request| match codes.next() {
+    let model = AcceleratorModel::start("127.0.3.6", move |regions, request| match codes.next() {
         Some(code) => {
             regions[0].write(&[1; 8]);
             Action::Fail(code, 4)
@@ -157,9 +156,7 @@ fn failures_have_codes_and_leave_the_session_usable() {
 #[test]
 fn the_other_dialect_has_user_bits_instead_of_codes() {
     let code = ReturnCode::new(U24::new(0x1234).unwrap()).unwrap();
-    let model = AcceleratorModel::start("127.0.3.7", SessionLimits::default(), move |_, _| {
-        Action::Respond(Err(code))
-    });
+    let model = AcceleratorModel::start("127.0.3.7", move |_, _| Action::Respond(Err(code)));
     let config = SessionConfig { dialect: Dialect::Next, ..SessionConfig::default() };
     let device = device("127.0.3.107");
     let mut session = Session::connect(&device, model.address, &[Param::output(8)], &config).unwrap();
@@ -169,7 +166,7 @@ fn the_other_dialect_has_user_bits_instead_of_codes() {
 
 #[test]
 fn a_slow_function_is_not_a_dead_accelerator() {
-    let model = AcceleratorModel::start("127.0.3.8", SessionLimits::default(), |_, _| {
+    let model = AcceleratorModel::start("127.0.3.8", |_, _| {
         Action::Later(Duration::from_millis(3000), Ok(Vec::new()))
     });
     let config =
@@ -189,7 +186,7 @@ fn a_slow_function_is_not_a_dead_accelerator() {
 
 #[test]
 fn testing_without_waiting_ends_too() {
-    let model = AcceleratorModel::start("127.0.3.9", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.9", increment);
     let mut session = connect("127.0.3.109", &model, &[Param::in_out(8)]);
     session.invoke(F, U24::ZERO).unwrap();
     let end = Instant::now() + Duration::from_secs(5);
@@ -202,7 +199,7 @@ fn testing_without_waiting_ends_too() {
 
 #[test]
 fn sessions_share_a_device_across_threads() {
-    let model = AcceleratorModel::start("127.0.3.10", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.10", increment);
     let (a, b) = (device("127.0.3.110"), device("127.0.3.110"));
     assert_eq!(a.describe(), b.describe());
     let peer = model.address;

@@ -25,7 +25,7 @@ fn failing_call(
     local: &str,
     action: impl Fn() -> Action + Send + 'static,
 ) -> (Session, Error, Duration) {
-    let model = AcceleratorModel::start(ip, SessionLimits::default(), move |_, _| action());
+    let model = AcceleratorModel::start(ip, move |_, _| action());
     let mut session = connect(local, model.address, &[Param::in_out(8)]).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     let start = Instant::now();
@@ -35,7 +35,7 @@ fn failing_call(
 
 #[test]
 fn nobody_listens() {
-    let model = AcceleratorModel::start("127.0.3.20", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.20", increment);
     let mut peer = model.address;
     peer.set_port(999);
     let error = connect("127.0.3.120", peer, &[Param::input(1)]).unwrap_err();
@@ -59,7 +59,7 @@ fn nobody_answers_in_time() {
 #[test]
 fn regions_are_refused() {
     let limits = SessionLimits { max_region_bytes: 1000, max_regions: 2, ..SessionLimits::default() };
-    let model = AcceleratorModel::start("127.0.3.22", limits, increment);
+    let model = AcceleratorModel::start_with_abilities("127.0.3.22", None, limits, increment);
     let error = connect("127.0.3.122", model.address, &[Param::input(1001)]).unwrap_err();
     assert!(error.to_string().contains("MRSP error 1"), "{error}");
     let three = [Param::input(1), Param::output(1), Param::internal(1)];
@@ -103,7 +103,7 @@ fn it_dies_during_a_call() {
 
 #[test]
 fn it_leaves_between_calls() {
-    let model = AcceleratorModel::start("127.0.3.26", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.26", increment);
     let mut session = connect("127.0.3.126", model.address, &[Param::in_out(8)]).unwrap();
     session.call(F).unwrap();
     drop(model);
@@ -121,7 +121,7 @@ fn it_answers_with_an_error_message() {
 
 #[test]
 fn it_answers_twice() {
-    let model = AcceleratorModel::start("127.0.3.28", SessionLimits::default(), |_, _| Action::Twice);
+    let model = AcceleratorModel::start("127.0.3.28", |_, _| Action::Twice);
     let mut session = connect("127.0.3.128", model.address, &[Param::in_out(8)]).unwrap();
     // The accelerator sends two responses, but the second response belongs to no call. Either the device refuses the
     // WRITE of the second response, because the region has no access rights any more, or the host reports the immediate

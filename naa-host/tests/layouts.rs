@@ -50,7 +50,7 @@ fn buffers(contents: &[&[u8]]) -> Vec<Buffer> {
 
 #[test]
 fn who_says_nothing_gets_regions_for_each() {
-    let model = AcceleratorModel::start("127.0.3.80", SessionLimits::default(), |regions, request| {
+    let model = AcceleratorModel::start("127.0.3.80", |regions, request| {
         let sizes: Vec<_> = regions.iter().map(|region| region.bytes().len()).collect();
         assert_eq!(sizes, [5, 2000, 0, 70, 64]);
         increment(regions, request)

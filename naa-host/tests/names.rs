@@ -22,8 +22,7 @@ fn look_up(addresses: &[SocketAddr]) -> Result<(Device, SocketAddr), Error> {
 
 #[test]
 fn every_address_of_a_name_is_tried_in_the_resolvers_order() {
-    let limits = mrsp::accelerator::SessionLimits::default();
-    let server = AcceleratorModel::start("127.0.3.210", limits, |_, _| Action::Disconnect);
+    let server = AcceleratorModel::start("127.0.3.210", |_, _| Action::Disconnect);
     let closed = SocketAddr::new(server.address.ip(), server.address.port() ^ 1);
     // On most machines, no server listens at [::1]:12345.
     let other: SocketAddr = "[::1]:12345".parse().unwrap();

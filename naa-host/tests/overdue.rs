@@ -11,7 +11,6 @@ use std::{
 };
 
 use model::{AcceleratorModel, Action};
-use mrsp::accelerator::SessionLimits;
 use naa_host::{
     Any, CallTimeout, Device, Error, FunctionCode, Gone, Param, Party, Session, SessionConfig, U24, wait_any,
 };
@@ -23,7 +22,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// Starts an accelerator that keeps the connection but does not respond while a test runs.
 fn mute(ip: &str) -> AcceleratorModel {
-    AcceleratorModel::start(ip, SessionLimits::default(), |_, _| Action::Later(LONG, Ok(Vec::new())))
+    AcceleratorModel::start(ip, |_, _| Action::Later(LONG, Ok(Vec::new())))
 }
 
 /// Connects a session and begins a call that does not end.
@@ -63,7 +62,7 @@ impl Log {
 
 #[test]
 fn a_program_that_tests_now_and_then_notices_a_dead_accelerator_in_the_promised_time() {
-    let model = AcceleratorModel::start("127.0.3.80", SessionLimits::default(), |_, _| Action::Vanish);
+    let model = AcceleratorModel::start("127.0.3.80", |_, _| Action::Vanish);
     // The ACK time-out is 17 ms, so with 7 retries the accelerator has about 140 ms to acknowledge a probe.
     let config =
         SessionConfig { probe_interval: Some(100 * MS), ack_timeout: 12, ..SessionConfig::default() };
@@ -129,7 +128,7 @@ fn each_way_of_waiting_reports() {
 #[test]
 fn a_report_says_if_probes_are_not_answered_or_not_sent() {
     let said = |ip: &str, local: &str, action: fn() -> Action, probe_interval| {
-        let model = AcceleratorModel::start(ip, SessionLimits::default(), move |_, _| action());
+        let model = AcceleratorModel::start(ip, move |_, _| action());
         let report_after = Some(100 * MS);
         let config = SessionConfig { report_after, probe_interval, ..SessionConfig::default() };
         let mut session = calling(local, &model, &[Param::in_out(8)], &config);
@@ -187,9 +186,7 @@ fn a_call_is_given_up_after_its_time_however_it_is_waited_for() {
 
 #[test]
 fn a_time_for_calls_is_for_each_of_them_and_can_be_changed() {
-    let model = AcceleratorModel::start("127.0.3.87", SessionLimits::default(), |_, _| {
-        Action::Later(120 * MS, Ok(Vec::new()))
-    });
+    let model = AcceleratorModel::start("127.0.3.87", |_, _| Action::Later(120 * MS, Ok(Vec::new())));
     let device = Device::open("127.0.3.187".parse().unwrap()).unwrap();
     let config = SessionConfig { call_timeout: CallTimeout::After(LONG), ..SessionConfig::default() };
     let mut session = Session::connect(&device, model.address, &[Param::in_out(8)], &config).unwrap();

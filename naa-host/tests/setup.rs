@@ -6,7 +6,6 @@ mod model;
 use std::time::{Duration, Instant};
 
 use model::{AcceleratorModel, Action, increment};
-use mrsp::accelerator::SessionLimits;
 use naa_host::{
     Buffer, Device, Error, FunctionCode, Param, Part, Session, SessionConfig, SessionSetup, SetupStage, U24,
 };
@@ -24,7 +23,7 @@ fn soon() -> Instant {
 
 #[test]
 fn each_stage_follows_the_one_before() {
-    let model = AcceleratorModel::start("127.0.3.60", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.60", increment);
     let device = device("127.0.3.160");
     let params = [Param::in_out(8), Param::internal(100)];
     let mut setup = SessionSetup::new(&device, model.address, &params, &SessionConfig::default()).unwrap();
@@ -47,12 +46,16 @@ fn each_stage_follows_the_one_before() {
 
 #[test]
 fn what_is_prepared_last_counts_and_must_fit() {
-    let model = AcceleratorModel::start("127.0.3.61", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.61", increment);
     let device = device("127.0.3.161");
     let sizes = [Param::input(8), Param::output(16)];
     let mut setup = SessionSetup::new(&device, model.address, &sizes, &SessionConfig::default()).unwrap();
     let more = [Param::input(8), Param::input(8), Param::output(16)];
     assert!(matches!(setup.prepare(&more, None), Err(Error::Setup(_))));
+    // The output needs more WRITEs than one, because a WRITE has at most 2 GiB.
+    let longer = [Param::input(8), Param::output((2 << 30) + 1)];
+    let error = setup.prepare(&longer, None).unwrap_err().to_string();
+    assert!(error.contains("WRITEs beyond one for each region: the limit is 0"), "{error}");
     let other = [Param::output(8), Param::in_out(16)];
     for params in [&sizes, &other] {
         setup.prepare(params, None).unwrap();
@@ -81,7 +84,7 @@ fn nobody_there_is_told_in_time() {
 
 #[test]
 fn parts_of_inputs_go_where_they_belong() {
-    let model = AcceleratorModel::start("127.0.3.63", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.63", increment);
     let device = device("127.0.3.163");
     let params = [Param::in_out(8)];
     let mut session = Session::connect(&device, model.address, &params, &SessionConfig::default()).unwrap();
@@ -106,7 +109,7 @@ fn readable(session: &mut Session, ms: i64) -> bool {
 
 #[test]
 fn a_descriptor_tells_of_the_end_of_a_call() {
-    let model = AcceleratorModel::start("127.0.3.64", SessionLimits::default(), |_, _| {
+    let model = AcceleratorModel::start("127.0.3.64", |_, _| {
         Action::Later(Duration::from_millis(50), Ok(Vec::new()))
     });
     let device = device("127.0.3.164");
@@ -132,7 +135,7 @@ fn a_descriptor_tells_of_the_end_of_a_call() {
 
 #[test]
 fn a_descriptor_tells_of_the_death_of_the_accelerator() {
-    let model = AcceleratorModel::start("127.0.3.65", SessionLimits::default(), |_, _| Action::Vanish);
+    let model = AcceleratorModel::start("127.0.3.65", |_, _| Action::Vanish);
     let config = SessionConfig {
         ack_timeout: 12,
         probe_interval: Some(Duration::from_millis(100)),

@@ -3,7 +3,6 @@
 mod model;
 
 use model::{AcceleratorModel, increment};
-use mrsp::accelerator::SessionLimits;
 use naa_host::{Error, FunctionCode, Param, SessionConfig, Spec, SpecEntry, SpecError};
 
 fn parse(text: &str) -> Result<Spec, SpecError> {
@@ -56,7 +55,7 @@ fn errors_name_entry_and_field() {
 
 #[test]
 fn an_entry_serves_one_session_at_a_time() {
-    let model = AcceleratorModel::start("127.0.3.40", SessionLimits::default(), increment);
+    let model = AcceleratorModel::start("127.0.3.40", increment);
     let spec = parse(&format!("{}:1:1", model.address)).unwrap();
     let (one, two) = (FunctionCode::constant(1), FunctionCode::constant(2));
     let params = [Param::in_out(1), Param::output(1)];

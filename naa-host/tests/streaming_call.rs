@@ -8,7 +8,6 @@ use std::{
 };
 
 use model::{AcceleratorModel, Action};
-use mrsp::accelerator::SessionLimits;
 use naa_host::{
     Device, Error, FunctionCode, Gone, Param, ReturnCode, SessionConfig, StreamingCall, StreamingLimits,
     WaitMode,
@@ -25,7 +24,7 @@ const ROOM: StreamingLimits = StreamingLimits { immediates: COUNT, writes: 8 };
 /// accelerator's memory of input 1.
 fn sending(ip: &str, count: u32) -> (AcceleratorModel, mpsc::Receiver<Memory>) {
     let (sender, memories) = mpsc::channel();
-    let model = AcceleratorModel::start(ip, SessionLimits::default(), move |regions, _| {
+    let model = AcceleratorModel::start(ip, move |regions, _| {
         sender.send(regions[1].mr.memory().clone()).unwrap();
         Action::Stream(count)
     });
@@ -140,9 +139,8 @@ fn an_event_loop_sleeps_on_the_descriptor() {
 
 #[test]
 fn an_accelerator_that_refuses_or_goes_is_named() {
-    let refusing = AcceleratorModel::start("127.0.3.83", SessionLimits::default(), |_, _| {
-        Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION))
-    });
+    let refusing =
+        AcceleratorModel::start("127.0.3.83", |_, _| Action::Respond(Err(ReturnCode::UNKNOWN_FUNCTION)));
     let device = Device::open("127.0.3.183".parse().unwrap()).unwrap();
     let config = SessionConfig {
         ack_timeout: 10,
@@ -155,9 +153,8 @@ fn an_accelerator_that_refuses_or_goes_is_named() {
     assert!(matches!(refused, Error::Function { code: ReturnCode::UNKNOWN_FUNCTION, .. }), "{refused}");
     drop(refusing);
 
-    let silent = AcceleratorModel::start("127.0.3.84", SessionLimits::default(), |_, _| {
-        Action::Later(Duration::from_secs(60), Ok(Vec::new()))
-    });
+    let silent =
+        AcceleratorModel::start("127.0.3.84", |_, _| Action::Later(Duration::from_secs(60), Ok(Vec::new())));
     let late = StreamingCall::open(&device, silent.address, &PARAMS, &config, F, ROOM).unwrap_err();
     assert!(matches!(late, Error::AnswerTimedOut { .. }), "{late}");
     drop(silent);

@@ -95,9 +95,7 @@ impl Config {
             device: DeviceConfig { must_listen: true, ..DeviceConfig::default() },
         }
     }
-}
 
-impl Config {
     /// Returns the division of memory among source networks.
     pub(crate) fn shares(&self) -> Shares {
         Shares::new(self.memory, self.per_peer_memory.unwrap_or(self.memory / 2))

@@ -115,7 +115,7 @@ impl MemoryBudget {
             (None, region::alloc(len)?, None)
         };
         Ok(Allocation {
-            held: Held::Private,
+            held: None,
             memory,
             file,
             lent: Weak::new(),
@@ -268,18 +268,15 @@ fn no_such_size(len: u64) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, format!("no region can have {len} bytes; map smaller regions"))
 }
 
-/// The access that peers and loop services have to the memory of an allocation.
+/// The access that peers and loop services have to the registered memory of an allocation.
 #[derive(Debug)]
 enum Held {
-    /// The memory is not registered, so neither peers nor loop services can reach the memory.
-    Private,
-    /// The memory is registered, and peers have no access if the device revokes access.
-    Revoked(Mr),
-    /// The memory is registered, and peers may have access.
-    Granted(Mr),
-    /// The memory is registered, and a loop service got the memory from [`Allocation::stream`], so no slices of the
-    /// memory are made any more.
-    Streaming(Mr),
+    /// Peers have no access if the device revokes access.
+    Revoked,
+    /// Peers may have access.
+    Granted,
+    /// A loop service got the memory from [`Allocation::stream`], so no slices of the memory are made any more.
+    Streaming,
 }
 
 /// Zeroed memory with a record of the access that peers may have to it. Dropping an allocation first ends its
@@ -287,7 +284,8 @@ enum Held {
 pub struct Allocation {
     // Fields are dropped in the order of their declaration, so the registration in `held` ends before the charges in
     // `_charges`.
-    held: Held,
+    /// The registration of the memory, or `None` if neither peers nor loop services can reach the memory.
+    held: Option<(Mr, Held)>,
     memory: Memory,
     /// The file with the memory's pages, if other processes can map them.
     file: Option<OwnedFd>,
@@ -334,7 +332,7 @@ impl Allocation {
     pub fn register(&mut self, pd: &Pd, most: Access) -> Result<(), verbs::Error> {
         self.deregister();
         // `reg_mr` gives peers the access rights `most` immediately, so the state is `Granted` until `revoke` succeeds.
-        self.held = Held::Granted(pd.reg_mr(&self.memory, most)?);
+        self.held = Some((pd.reg_mr(&self.memory, most)?, Held::Granted));
         self.in_reach = most.remote_write && !pd.context().attr().revokes;
         self.revoke()
     }
@@ -342,7 +340,7 @@ impl Allocation {
     /// Ends the registration of the memory, so that peers cannot reach the memory. Does nothing if the memory is not
     /// registered.
     pub fn deregister(&mut self) {
-        self.held = Held::Private;
+        self.held = None;
         self.in_reach = false;
     }
 
@@ -356,7 +354,7 @@ impl Allocation {
     /// this memory is in reach, [`Self::bytes_mut`] copies the bytes to `working_copy` and returns a slice of
     /// `working_copy`.
     pub fn work_on(&mut self, working_copy: Self) {
-        debug_assert!(working_copy.len() == self.len() && matches!(working_copy.held, Held::Private));
+        debug_assert!(working_copy.len() == self.len() && working_copy.held.is_none());
         self.working_copy = Some(Box::new(working_copy));
     }
 
@@ -373,16 +371,11 @@ impl Allocation {
     /// # Errors
     /// Fails with the device's error. After an error, the allocation counts as open to peers.
     pub fn grant(&mut self, access: Access) -> Result<(), verbs::Error> {
-        self.held = match std::mem::replace(&mut self.held, Held::Private) {
-            Held::Revoked(mr) | Held::Granted(mr) => Held::Granted(mr),
-            other => {
-                self.held = other;
-                return Ok(());
-            }
-        };
+        let Some((mr, state @ (Held::Revoked | Held::Granted))) = &mut self.held else { return Ok(()) };
         // The grant is recorded before the driver grants access, because peers may have access even if the driver
         // returns an error.
-        self.mr().map_or(Ok(()), |mr| mr.set_access(access))
+        *state = Held::Granted;
+        mr.set_access(access)
     }
 
     /// Revokes all access of peers. If the device revokes access (`DeviceAttr::revokes`), no access of peers is in
@@ -391,12 +384,9 @@ impl Allocation {
     /// # Errors
     /// Fails with the device's error. After an error, the allocation still counts as open to peers.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
-        if let Held::Granted(mr) = &self.held {
+        if let Some((mr, state @ Held::Granted)) = &mut self.held {
             mr.set_access(Access::LOCAL)?;
-            self.held = match std::mem::replace(&mut self.held, Held::Private) {
-                Held::Granted(mr) => Held::Revoked(mr),
-                other => other,
-            };
+            *state = Held::Revoked;
         }
         Ok(())
     }
@@ -436,10 +426,7 @@ impl Allocation {
     }
 
     fn mr(&self) -> Option<&Mr> {
-        match &self.held {
-            Held::Private => None,
-            Held::Revoked(mr) | Held::Granted(mr) | Held::Streaming(mr) => Some(mr),
-        }
+        self.held.as_ref().map(|(mr, _)| mr)
     }
 
     /// Gives peers `access` to the memory, and returns the memory and its LKey to a loop service. After `stream` has
@@ -451,16 +438,14 @@ impl Allocation {
         }
         self.grant(access)?;
         self.working_copy = None;
-        self.held = match std::mem::replace(&mut self.held, Held::Private) {
-            Held::Revoked(mr) | Held::Granted(mr) | Held::Streaming(mr) => Held::Streaming(mr),
-            Held::Private => return Ok(None),
-        };
-        Ok(self.mr().map(|mr| (self.memory.clone(), mr.lkey())))
+        let Some((mr, state)) = &mut self.held else { return Ok(None) };
+        *state = Held::Streaming;
+        Ok(Some((self.memory.clone(), mr.lkey())))
     }
 
     /// Returns true if peers or the loop service may write the memory.
     fn is_open(&self) -> bool {
-        matches!(self.held, Held::Granted(_) | Held::Streaming(_))
+        matches!(self.held, Some((_, Held::Granted | Held::Streaming)))
     }
 
     /// Returns the bytes, or `None` if a peer, a loop service or another process may be able to write the memory. On a

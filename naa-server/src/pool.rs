@@ -341,11 +341,6 @@ impl Pool {
         self.0.extra_work.notify_all();
     }
 
-    /// Returns true if no pool thread and no extra thread is left.
-    pub fn is_stopped(&self) -> bool {
-        self.0.lock().threads == 0
-    }
-
     /// Closes the pool, waits until every call has returned or `deadline` has passed, and requests the remaining
     /// functions to stop. Returns the number of threads that are still in a function. If a function never returns, its
     /// thread runs until the process ends.
@@ -428,8 +423,8 @@ impl Shared {
     /// The main function of a pool thread or an extra thread.
     fn work(self: &Arc<Self>, kind: Kind) {
         match kind {
-            Kind::Pool => priority::become_pool_thread(),
-            Kind::Extra => priority::become_extra_thread(),
+            Kind::Pool => priority::nicer_by(priority::POOL_THREAD),
+            Kind::Extra => priority::nicer_by(priority::EXTRA_THREAD),
         }
         let own = Thread::current();
         while let Some(RunningCall { id, peer, mut call, stop }) = self.take(own, kind) {
@@ -513,7 +508,7 @@ impl Shared {
 
 /// The main function of the thread that drops abandoned calls after their functions returned.
 fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(EndedCall, SourceNetwork)>) {
-    priority::become_pool_thread();
+    priority::nicer_by(priority::POOL_THREAD);
     while let Ok((done, peer)) = returned.recv() {
         // Dropping `done` deregisters the regions of the call, so `done` is dropped outside the lock. The abandoned
         // call is counted until its regions are dropped.

@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 /// The number of nice levels by which a pool thread is below the threads that serve the network.
-const POOL_THREAD: i32 = 10;
+pub(crate) const POOL_THREAD: i32 = 10;
 /// The number of nice levels by which an extra thread is below the threads that serve the network. An extra thread is
 /// started for a source network while all pool threads are taken. The priority of an extra thread is above that of pool
 /// threads, so that the source network for which the extra thread was started is served at once.
-const EXTRA_THREAD: i32 = 5;
+pub(crate) const EXTRA_THREAD: i32 = 5;
 
 /// A thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +35,8 @@ impl Thread {
     }
 }
 
-/// Lowers the priority of the calling thread to that of pool threads, below the threads that serve the network.
-pub(crate) fn become_pool_thread() {
-    nicer_by(POOL_THREAD);
-}
-
-/// Lowers the priority of the calling thread to that of extra threads, which is between pool threads and the threads
-/// that serve the network.
-pub(crate) fn become_extra_thread() {
-    nicer_by(EXTRA_THREAD);
-}
-
-fn nicer_by(steps: i32) {
+/// Lowers the priority of the calling thread by `steps` nice levels.
+pub(crate) fn nicer_by(steps: i32) {
     // SAFETY: `getpriority` and `setpriority` take no pointers. On Linux, the id 0 names the calling thread.
     unsafe {
         let own = libc::getpriority(libc::PRIO_PROCESS, 0);
@@ -65,7 +55,7 @@ mod tests {
             // SAFETY: `getpriority` takes no pointers.
             let priority = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
             let before = priority();
-            become_pool_thread();
+            nicer_by(POOL_THREAD);
             assert_eq!(priority(), (before + POOL_THREAD).min(19));
             let own = Thread::current();
             std::thread::spawn(move || own.demote()).join().unwrap();

@@ -8,7 +8,7 @@ pub mod sizes;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
@@ -54,7 +54,8 @@ pub struct Server {
     orders: Arc<Orders>,
     stats: Arc<ServerCounters>,
     budget: MemoryBudget,
-    ending: Arc<Ending>,
+    /// The reason for which the thread of the server ended although the program did not order it to end.
+    ending: Arc<OnceLock<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,20 +67,6 @@ struct Orders {
     drain: AtomicBool,
     /// True if the program ordered the thread to exit at once.
     stop: AtomicBool,
-}
-
-/// The reason for which the thread of the server ended although the program did not order it to end.
-#[derive(Debug, Default)]
-struct Ending(Mutex<Option<String>>);
-
-impl Ending {
-    fn failed(&self, why: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-    }
-
-    fn why(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl Server {
@@ -111,13 +98,9 @@ impl Server {
         let device = format!("{} ({why})", context.attr().name);
         tracing::info!("opened {device}");
         let (orders, stats) = (Arc::new(Orders::default()), Arc::new(ServerCounters::default()));
-        let (serving, port) =
-            Serving::new(&context, config, registry, stats.clone(), loop_service).map_err(|e| match e {
-                serving::SetupError::Device(source) => failed(source),
-                serving::SetupError::Thread(error) => StartError::Thread(error),
-            })?;
+        let (serving, port) = Serving::new(&context, config, registry, stats.clone(), loop_service)?;
         let (on, budget) = (serving.wait_on(), serving.budget().clone());
-        let ending = Arc::<Ending>::default();
+        let ending = Arc::<OnceLock<String>>::default();
         let given = (orders.clone(), ending.clone());
         let thread = std::thread::Builder::new()
             .name("naa-server".into())
@@ -166,7 +149,8 @@ impl Server {
     /// serves no session any more.
     pub fn ended(&self) -> Option<String> {
         let is_over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
-        is_over.then(|| self.ending.why().unwrap_or_else(|| "its thread panicked; the log says where".into()))
+        let why = self.ending.get().map_or("its thread panicked; the log says where", String::as_str);
+        is_over.then(|| why.to_owned())
     }
 
     /// Shuts the server down: it accepts no more sessions, lets running calls finish and disconnects from hosts. After

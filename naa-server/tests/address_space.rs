@@ -5,10 +5,7 @@ mod common;
 use std::{env, process::Command};
 
 use common::{calls, calls::TestCall};
-use mrsp::{
-    ReturnCode,
-    builtin::{self, Arguments, FftDirection},
-};
+use mrsp::{ReturnCode, builtin};
 
 /// The address space of the child process in KiB.
 const LIMIT: usize = 1 << 20;
@@ -32,38 +29,15 @@ fn leave(spare: usize) -> Vec<verbs::Memory> {
     all
 }
 
-fn transform(n: usize) -> TestCall {
-    let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
-    TestCall::in_place(format!("fft {n}"), arguments, &vec![1; 16 * n])
-}
-
 fn all() -> Vec<TestCall> {
     let mut all: Vec<_> =
         builtin::NAMES.iter().flat_map(|(code, _)| calls::worst_of_size(*code, 8192)).collect();
-    all.extend([60_000, 65_519, 65_537, 1 << 18, 300_007, 1 << 20, 1_000_003].map(transform));
-    let side = 300;
-    let matrix = vec![0; 8 * side * side];
-    let arguments = Arguments::Dgemm { m: side as u64, n: side as u64, k: side as u64 };
-    all.push(TestCall::of("dgemm", arguments, &[&matrix, &matrix], matrix.len()));
+    all.extend([60_000, 65_519, 65_537, 1 << 18, 300_007, 1 << 20, 1_000_003].map(calls::transform));
+    all.push(calls::product([300; 3]));
     let data = calls::random_bytes(5 * MIB);
-    let bytes = data.len() as u64;
-    all.push(TestCall::of("lz4-compress", Arguments::Lz4Compress { bytes }, &[&data], data.len() + MIB));
-    for level in [1, 3, 9, 12] {
-        all.push(TestCall::of(
-            "zstd-compress",
-            Arguments::ZstdCompress { bytes, level },
-            &[&data],
-            data.len() + MIB,
-        ));
-    }
-    let data = calls::random_bytes(MIB);
-    let bytes = data.len() as u64;
-    all.push(TestCall::of(
-        "zstd-compress",
-        Arguments::ZstdCompress { bytes, level: 19 },
-        &[&data],
-        data.len() + MIB,
-    ));
+    all.push(calls::compress_lz4("lz4-compress", &data, 6 * MIB));
+    all.extend([1, 3, 9, 12].map(|level| calls::compress_zstd("zstd-compress", level, &data, 6 * MIB)));
+    all.push(calls::compress_zstd("zstd-compress", 19, &calls::random_bytes(MIB), 2 * MIB));
     all.extend(calls::lz4_frames(MIB));
     all
 }

@@ -1,22 +1,20 @@
 //! Tests that call functions as hosts do: with regions, argument blocks and status blocks.
 
-use std::{
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+mod common;
 
+use std::time::Instant;
+
+use common::{calls::TestCall, function};
 use mrsp::{
-    FunctionCode, RegionFlags, ReturnCode, U24,
+    FunctionCode, RegionFlags, ReturnCode,
     builtin::{self, ArgumentBlock, Arguments, Element, FftDirection, SortOrder, StatusBlock},
     catalogue::{Catalogue, HEADER_BYTES, Header},
     plan::Part,
 };
 use naa_server::{
-    call::{CallFailure, CallWork, ServerCall, SessionRegion, Stop},
-    function::{Execution, Function, Handler, Registry, RegistryError},
+    call::{CallFailure, Stop},
+    function::{Execution, Registry, RegistryError},
     functions::{self, crc32c, dgemm, sha256},
-    memory_budget::MemoryBudget,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -27,13 +25,6 @@ const SEED: u64 = 0x6e61_6101;
 
 fn registry() -> Registry {
     functions::builtins().unwrap()
-}
-
-/// Returns the built-in function with function code `code`.
-fn function(code: FunctionCode) -> Arc<dyn Function> {
-    let registry = registry();
-    let Some(Handler::Function(function)) = registry.get(code) else { panic!("no function {code}") };
-    function.clone()
 }
 
 /// The flags and content of a region before a call.
@@ -65,16 +56,8 @@ fn call(code: FunctionCode, regions: &[Given<'_>]) -> CallResult {
 }
 
 fn call_until(code: FunctionCode, regions: &[Given<'_>], stop: &Stop) -> CallResult {
-    let budget = MemoryBudget::new(1 << 30);
-    let regions = regions.iter().map(|&(flags, bytes)| {
-        let mut allocation = budget.allocate(bytes.len() as u64).unwrap();
-        allocation.bytes_mut().unwrap().copy_from_slice(bytes);
-        SessionRegion { flags, allocation }
-    });
-    let work = CallWork::Function { function: function(code), process: None };
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let peer = IpAddr::from([127, 0, 0, 1]).into();
-    let mut call = ServerCall { work, regions: regions.collect(), peer, user: U24::ZERO, deadline };
+    let regions: Vec<_> = regions.iter().map(|&(flags, bytes)| (flags, bytes, bytes.len())).collect();
+    let TestCall { mut call, .. } = TestCall::new("a call of a host", code, &regions);
     let result = call.run(stop);
     let status_bytes = call.regions.take_status_bytes();
     let regions = call.regions.iter().map(|region| region.allocation.bytes().unwrap().to_vec()).collect();

@@ -7,7 +7,7 @@ use std::{fs, sync::mpsc, thread, time::Duration};
 use common::{calls, calls::TestCall, cpu_time};
 use mrsp::{
     RegionFlags,
-    builtin::{self, Arguments, Element, FftDirection, SortOrder},
+    builtin::{self, Arguments, Element, SortOrder},
 };
 use naa_server::call::{CallFailure, Stop};
 
@@ -62,32 +62,12 @@ fn long_calls() -> Vec<Box<dyn Fn() -> TestCall>> {
             )
         }
     };
-    let fft = |n: usize| {
-        move || {
-            let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
-            TestCall::in_place(format!("fft {n}"), arguments, &vec![0; 16 * n])
-        }
-    };
-    let dgemm = |m: usize, n: usize, k: usize| {
-        move || {
-            let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
-            TestCall::of(
-                format!("dgemm {m} {n} {k}"),
-                arguments,
-                &[&vec![0; 8 * m * k], &vec![0; 8 * k * n]],
-                8 * m * n,
-            )
-        }
-    };
+    let fft = |n: usize| move || calls::transform(n);
+    let dgemm = |m: usize, n: usize, k: usize| move || calls::product([m, n, k]);
     let zstd = |level: i32| {
         move || {
-            let data = calls::few_symbols(8 * MIB);
-            TestCall::of(
-                format!("zstd-compress {level}"),
-                Arguments::ZstdCompress { bytes: data.len() as u64, level },
-                &[&data],
-                0,
-            )
+            let what = format!("zstd-compress {level}");
+            calls::compress_zstd(&what, level, &calls::few_symbols(8 * MIB), 0)
         }
     };
     vec![
@@ -111,10 +91,7 @@ fn long_calls() -> Vec<Box<dyn Fn() -> TestCall>> {
         Box::new(|| {
             TestCall::of("crc32c", Arguments::Crc32c { bytes: 128 << 20 }, &[&vec![0; 128 * MIB]], 4)
         }),
-        Box::new(|| {
-            let data = calls::few_symbols(32 * MIB);
-            TestCall::of("lz4-compress", Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
-        }),
+        Box::new(|| calls::compress_lz4("lz4-compress", &calls::few_symbols(32 * MIB), 0)),
         Box::new(|| {
             let half = vec![1; 128 * MIB];
             TestCall::of(

@@ -221,10 +221,6 @@ impl HostModel {
     }
 
     /// Writes a whole region.
-    fn write(&self, to: &RemoteRegion, from: &Mr) {
-        self.write_as(0, to, from);
-    }
-
     fn write_as(&self, wr_id: u64, to: &RemoteRegion, from: &Mr) {
         let remote = RemoteAddr { addr: to.addr, rkey: to.rkey };
         self.post(wr_id, SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));
@@ -239,7 +235,7 @@ impl HostModel {
     /// Writes whole regions, and starts a call of a function.
     fn begin(&self, regions: &[(RemoteRegion, &Mr)], function: u32) {
         self.receive();
-        regions.iter().for_each(|(to, from)| self.write(to, from));
+        regions.iter().for_each(|(to, from)| self.write_as(0, to, from));
         let first = RemoteAddr { addr: regions[0].0.addr, rkey: regions[0].0.rkey };
         self.post(0, SendOp::WriteWithImm(first, function), Payload::Inline(&[]));
     }

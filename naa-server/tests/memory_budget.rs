@@ -1,21 +1,17 @@
 //! Tests of the memory of sessions: the charges for memory, and the conditions under which slices of memory are made.
 
-use std::{
-    collections::BTreeMap,
-    net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
-};
+#[path = "common/device.rs"]
+mod device;
 
+use std::sync::Arc;
+
+use device::DeviceModel;
 use mrsp::{RegionFlags, U24};
 use naa_server::{
     call::{Call, CallFailure, SessionRegion, SessionRegions, Stop},
     memory_budget::{Account, Allocation, AllocationError, MemoryBudget, Shares},
 };
-use verbs::{
-    Access, ChannelId, CmEvent, CmId, ConnParam, Context, CqId, DeviceAttr, Driver, Error, Memory, MrKeys,
-    PdId, QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
-};
+use verbs::{Access, Context};
 
 #[test]
 fn accounts_are_of_whole_pages_and_end_with_the_allocation() {
@@ -116,6 +112,12 @@ fn bytes_are_seen_only_while_no_peer_has_access() {
     assert!(device.state().regions.is_empty());
 }
 
+impl DeviceModel {
+    fn access(&self, allocation: &Allocation) -> Option<Access> {
+        Some(self.state().regions.get(&allocation.rkey()?)?.1)
+    }
+}
+
 /// Makes a device that does not revoke access.
 fn keeping() -> DeviceModel {
     let mut device = DeviceModel::default();
@@ -191,175 +193,4 @@ fn a_call_on_a_region_open_to_peers_is_refused() {
     assert!(Call::new(&mut regions, U24::ZERO, &Stop::never()).is_ok());
     regions[0].allocation.grant(Access::REMOTE_WRITE).unwrap();
     assert!(matches!(Call::new(&mut regions, U24::ZERO, &Stop::never()), Err(CallFailure::Internal(_))));
-}
-
-/// A device that has memory regions and nothing else.
-struct DeviceModel {
-    attr: DeviceAttr,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    regions: BTreeMap<u32, (Memory, Access)>,
-    broken: bool,
-}
-
-impl Default for DeviceModel {
-    fn default() -> Self {
-        let attr = DeviceAttr {
-            provider: "test",
-            name: "regions only".into(),
-            address: Ipv4Addr::LOCALHOST.into(),
-            max_path_mtu: 1024,
-            max_inline_data: 0,
-            max_sge: 1,
-            max_qp: 0,
-            max_qp_wr: 0,
-            max_mr: 1024,
-            max_cq: 0,
-            max_cqe: 1 << 20,
-            max_msg: 1 << 31,
-            can_listen: false,
-            revokes: true,
-        };
-        Self { attr, state: Mutex::default() }
-    }
-}
-
-impl DeviceModel {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
-    }
-
-    fn access(&self, allocation: &Allocation) -> Option<Access> {
-        Some(self.state().regions.get(&allocation.rkey()?)?.1)
-    }
-}
-
-const NONE: Error = Error::Invalid("the test's device has no such objects");
-
-impl Driver for DeviceModel {
-    fn wait_beside(
-        &self,
-        on: WaitOn,
-        _: std::os::fd::BorrowedFd<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<Wake, Error> {
-        self.wait(on, WaitMode::Block, deadline)
-    }
-
-    fn attr(&self) -> &DeviceAttr {
-        &self.attr
-    }
-
-    fn alloc_pd(&self) -> Result<PdId, Error> {
-        Ok(PdId(1))
-    }
-
-    fn dealloc_pd(&self, _: PdId) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn reg_mr(&self, _: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error> {
-        let mut state = self.state();
-        let key = state.regions.keys().next_back().map_or(1, |key| key + 1);
-        state.regions.insert(key, (memory.clone(), access));
-        Ok(MrKeys { lkey: key, rkey: key })
-    }
-
-    fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
-        let mut state = self.state();
-        if state.broken {
-            return Err(NONE);
-        }
-        state.regions.get_mut(&lkey).ok_or(NONE)?.1 = access;
-        Ok(())
-    }
-
-    fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
-        self.state().regions.remove(&lkey).map(drop).ok_or(NONE)
-    }
-
-    fn create_cq(&self, _: u32) -> Result<CqId, Error> {
-        Err(NONE)
-    }
-
-    fn destroy_cq(&self, _: CqId) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn poll_cq(&self, _: CqId, _: &mut [Wc]) -> Result<usize, Error> {
-        Err(NONE)
-    }
-
-    fn create_qp(&self, _: &QpInit) -> Result<QpNum, Error> {
-        Err(NONE)
-    }
-
-    fn destroy_qp(&self, _: QpNum) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn post_send(&self, _: QpNum, _: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
-        Err((0, NONE))
-    }
-
-    fn post_recv(&self, _: QpNum, _: &RecvWr<'_>) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn create_channel(&self) -> Result<ChannelId, Error> {
-        Err(NONE)
-    }
-
-    fn destroy_channel(&self, _: ChannelId) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn next_event(&self, _: ChannelId) -> Result<Option<CmEvent>, Error> {
-        Err(NONE)
-    }
-
-    fn listen(&self, _: ChannelId, _: u16, _: u32) -> Result<(CmId, u16), Error> {
-        Err(NONE)
-    }
-
-    fn connect(&self, _: ChannelId, _: QpNum, _: SocketAddr, _: &ConnParam) -> Result<CmId, Error> {
-        Err(NONE)
-    }
-
-    fn accept(&self, _: CmId, _: QpNum, _: &ConnParam) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn reject(&self, _: CmId, _: &[u8]) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn disconnect(&self, _: CmId) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn destroy_id(&self, _: CmId) -> Result<(), Error> {
-        Err(NONE)
-    }
-
-    fn wait(&self, _: WaitOn, _: WaitMode, _: Option<Instant>) -> Result<Wake, Error> {
-        Err(NONE)
-    }
-
-    fn descriptor(&self, _: WaitOn) -> Result<std::os::fd::OwnedFd, Error> {
-        Err(NONE)
-    }
-
-    fn arm(&self, _: WaitOn) -> Result<bool, Error> {
-        Err(NONE)
-    }
-
-    fn interrupt(&self, _: WaitOn) {}
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
 }

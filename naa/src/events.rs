@@ -2,10 +2,6 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -19,7 +15,7 @@ use crate::{
     ejfat::{
         sink::{EventSink, FolderSink, Nowhere, Pipe, Shell, StandardOutput},
         status_line::StatusLine,
-        values::size,
+        values::{seconds, size},
     },
     provider, show, signals,
 };
@@ -112,11 +108,6 @@ fn data_ids(text: &str) -> Result<(u16, u16), String> {
     ids.ok_or_else(|| "write a data id, such as 4, or a range, such as 0-7; they go up to 65535".into())
 }
 
-fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Usage::error(format!("{what} {seconds} is no time in seconds")))
-}
-
 impl Args {
     fn config(&self) -> anyhow::Result<Config> {
         let geometry = Geometry::new(self.slots, self.slot_bytes);
@@ -156,9 +147,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let end = args.time.map(|time| seconds(time, "--for")).transpose()?;
     let config = args.config()?;
     let mut sink = args.sink()?;
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    signals::on_terminate(|| {})?;
     let waiting = show::waiting(format!("subscribing at {}", args.source));
     let worker = Worker::open(&args.source, &config);
     let mut worker = worker.map_err(|error| bridge::explained(error.into()))?;
@@ -177,8 +166,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (mut taken, mut bytes) = (0, Vec::new());
     let done = |taken| args.events.is_some_and(|events| taken >= events);
     let mut take = || -> anyhow::Result<()> {
-        while !stopped.load(Ordering::Relaxed) && !done(taken) && end.is_none_or(|end| begin.elapsed() < end)
-        {
+        while !signals::is_ending() && !done(taken) && end.is_none_or(|end| begin.elapsed() < end) {
             if let Some(event) = next(&mut worker)? {
                 taken += 1;
                 if args.list {

@@ -14,15 +14,19 @@ pub(crate) fn status(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if is_usage { USAGE } else { FAILURE })
 }
 
-/// Whether an environment variable is wrong. Two error types show a session's error but do not name it as their source, so
-/// it is taken out of them here.
-fn is_environment(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let of_session = match (cause.downcast_ref(), cause.downcast_ref()) {
+/// The error of a host: the cause itself, or the session's error inside an error of a call or subscription. Such an error is
+/// displayed as the session's error, which is therefore not in its chain of causes.
+pub(crate) fn host_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a naa_host::Error> {
+    match (cause.downcast_ref(), cause.downcast_ref()) {
         (Some(naa_events::Error::Session(error)), _) => Some(error),
         (_, Some(naa_services::HostError::Session(error))) => Some(error),
         _ => cause.downcast_ref(),
-    };
-    matches!(of_session, Some(naa_host::Error::Environment { .. }))
+    }
+}
+
+/// Whether an environment variable is wrong.
+fn is_environment(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(host_error(cause), Some(naa_host::Error::Environment { .. }))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! not keep another peer waiting. The server has a thread of its own, so the threads that update the counters do not
 //! wait for it.
 
+pub(crate) mod families;
+
 use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr, TcpListener},

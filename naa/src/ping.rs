@@ -1,19 +1,13 @@
 //! `naa ping` measures how long a call takes that computes nothing.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use hdrhistogram::Histogram;
 use mrsp::{U24, builtin, region::MAX_REGION_BYTES};
 use naa_host::{Param, Session};
 
-use crate::{peer, provider, show, size};
+use crate::{peer, provider, show, signals, size};
 
 /// Measure round trips to an accelerator
 ///
@@ -82,12 +76,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     drop(waiting);
     let until = if args.count == 0 { ": Ctrl-C ends it" } else { "" };
     let waiting = show::waiting(format!("calling {server}{until}"));
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    crate::signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    signals::on_terminate(|| {})?;
     // The histogram counts nanoseconds with three digits.
     let mut times = Histogram::<u64>::new_with_max(LONGEST, 3).context("cannot count latencies")?;
-    while (args.count == 0 || times.len() < args.count) && !stopped.load(Ordering::Relaxed) {
+    while (args.count == 0 || times.len() < args.count) && !signals::is_ending() {
         if !times.is_empty() && !args.interval.is_zero() {
             std::thread::sleep(args.interval);
         }

@@ -184,17 +184,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let server = Server::start_with(config, registry, loop_service)?;
     let stats = server.stats().clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(stats))).transpose()?;
-    let (to_end, ended) = mpsc::channel();
     crate::signals::on_hang_up()?;
-    if args.until_eof {
-        let to_end = to_end.clone();
-        crate::signals::on_stdin_end(move || {
-            let _ = to_end.send(());
-        })?;
-    }
-    crate::signals::on_terminate(move || {
-        let _ = to_end.send(());
-    })?;
+    let ended = crate::signals::end_channel(args.until_eof)?;
     services.join(&args.services)?;
     if args.json {
         let ready = serde_json::json!({"event": "ready", "address": server.address().to_string(),

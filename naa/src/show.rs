@@ -1,7 +1,7 @@
 //! Numbers and tables for people, and printing that survives a closed pipe.
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     sync::{
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use naa_measure::number;
 pub(crate) use naa_measure::{bytes, line, rate};
 
@@ -33,6 +34,23 @@ pub(crate) fn note(text: &str) {
     if !is_quiet() {
         error_line(text);
     }
+}
+
+/// Whether standard error is a terminal that shows progress.
+pub(crate) fn shows_progress() -> bool {
+    io::stderr().is_terminal() && !is_quiet()
+}
+
+/// The display of progress by a template, on standard error if it `is_shown`.
+pub(crate) fn progress(len: Option<u64>, is_shown: bool, template: &str) -> ProgressBar {
+    let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = ProgressStyle::with_template(template).expect("a template");
+    ProgressBar::with_draw_target(len, target).with_style(style)
+}
+
+/// The display of progress in steps.
+pub(crate) fn steps(steps: usize) -> ProgressBar {
+    progress(Some(steps as u64), !is_quiet(), "{bar:30} {pos}/{len} {elapsed} {wide_msg}")
 }
 
 /// How long a command waits for something before it says so.

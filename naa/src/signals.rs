@@ -64,6 +64,17 @@ pub(crate) fn on_terminate(at_end: impl FnOnce() + Send + 'static) -> anyhow::Re
     Ok(())
 }
 
+/// Returns the receiver of the message that the process is to end: after a signal, or, with `until_eof`, when standard input ends.
+pub(crate) fn end_channel(until_eof: bool) -> anyhow::Result<mpsc::Receiver<()>> {
+    let (to_end, ended) = mpsc::channel();
+    if until_eof {
+        let to_end = to_end.clone();
+        on_stdin_end(move || _ = to_end.send(()))?;
+    }
+    on_terminate(move || _ = to_end.send(()))?;
+    Ok(ended)
+}
+
 /// Has SIGHUP set the flag that is returned, and no longer end the process, which is a service. A service that does not need the
 /// signal ignores the flag. In a terminal SIGHUP means that the terminal is gone, so there it still ends the process.
 pub(crate) fn on_hang_up() -> anyhow::Result<Arc<AtomicBool>> {
@@ -90,4 +101,12 @@ pub(crate) fn on_stdin_end(at_end: impl FnOnce() + Send + 'static) -> std::io::R
     };
     std::thread::Builder::new().name("naa-stdin".into()).spawn(until_end)?;
     Ok(())
+}
+
+/// Returns a function that tells whether standard input has ended.
+pub(crate) fn watch_stdin() -> std::io::Result<impl Fn() -> bool> {
+    let ended = Arc::<AtomicBool>::default();
+    let end = ended.clone();
+    on_stdin_end(move || end.store(true, Ordering::Relaxed))?;
+    Ok(move || ended.load(Ordering::Relaxed))
 }

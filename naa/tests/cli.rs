@@ -409,7 +409,7 @@ fn server_that_dies_is_noticed() {
     let mut host = naa(&arguments).stderr(Stdio::piped()).spawn().expect("a host");
     std::thread::sleep(Duration::from_secs(1));
     assert!(host.try_wait().expect("a child").is_none(), "the call is too short for this test");
-    server.child.kill().expect("it can be killed");
+    server.process.child.kill().expect("it can be killed");
     let status = wait_at_most(&mut host, Duration::from_secs(60)).expect("the host notices");
     let mut said = String::new();
     host.stderr.take().expect("piped").read_to_string(&mut said).expect("text");

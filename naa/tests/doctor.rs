@@ -86,7 +86,7 @@ fn a_server_is_named_as_the_holder_of_its_address() {
     let held = report["checks"].as_array().expect("checks").iter().any(|check| {
         let finding = check["finding"].as_str().unwrap_or_default();
         check["name"] == "port-4791"
-            && finding.contains(&format!("{address} is held by process {} (naa)", server.child.id()))
+            && finding.contains(&format!("{address} is held by process {} (naa)", server.process.child.id()))
     });
     assert!(held, "{report}");
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{TempFolder, json_of, naa, run, stderr};
-use ejfat_common::WorkerProcess;
+use ejfat_common::start_worker;
 
 #[test]
 fn files_arrive_as_they_are() {
@@ -25,9 +25,8 @@ fn files_arrive_as_they_are() {
     }
     for (version, mtu) in [("2", "1500"), ("3", "9000")] {
         let out = folder.0.join(version);
-        let worker =
-            WorkerProcess::start(&["--events", "4", "--consecutive", "--out", out.to_str().unwrap()]);
-        let mut send = vec!["ejfat", "send", "--to", &worker.address, "--rate", "0.5", "--json"];
+        let worker = start_worker(&["--events", "4", "--consecutive", "--out", out.to_str().unwrap()]);
+        let mut send = vec!["ejfat", "send", "--to", worker.address(), "--rate", "0.5", "--json"];
         send.extend(["--lb-version", version, "--mtu", mtu, "--first", "70", "--data-id", "3"]);
         send.extend(files.iter().map(|file| file.to_str().unwrap()));
         let sent = json_of(&send);
@@ -49,8 +48,8 @@ fn files_arrive_as_they_are() {
 fn an_event_is_a_commands_input() {
     let folder = TempFolder::new("ejfat-exec");
     let command = format!("cat > {}/$EJFAT_DATA_ID-$EJFAT_EVENT-$EJFAT_FROM", folder.0.display());
-    let worker = WorkerProcess::start(&["--events", "1", "--exec", &command]);
-    let mut send = naa(&["ejfat", "send", "--to", &worker.address, "-"]);
+    let worker = start_worker(&["--events", "1", "--exec", &command]);
+    let mut send = naa(&["ejfat", "send", "--to", worker.address(), "-"]);
     let mut child = send.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"from standard input").unwrap();
     assert!(child.wait().unwrap().success());
@@ -62,10 +61,10 @@ fn an_event_is_a_commands_input() {
 fn a_sender_started_again_replaces_nothing() {
     let folder = TempFolder::new("ejfat-again");
     let out = folder.file("out");
-    let worker = WorkerProcess::start(&["--events", "2", "--out", &out]);
+    let worker = start_worker(&["--events", "2", "--out", &out]);
     for text in ["the first", "the second"] {
         let file = folder.with("in", text.as_bytes());
-        let mut send = naa(&["ejfat", "send", "--to", &worker.address, &file]);
+        let mut send = naa(&["ejfat", "send", "--to", worker.address(), &file]);
         // Whatever the environment says.
         let status = send.env("EJFAT_URI", "ejfat://h:1/?data=192.0.2.1").stdout(Stdio::null()).status();
         assert!(status.unwrap().success());
@@ -78,8 +77,9 @@ fn a_sender_started_again_replaces_nothing() {
 #[test]
 fn the_uri_tells_where_segments_and_sync_messages_go() {
     let sync = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let worker = WorkerProcess::start(&["--events", "2"]);
-    let uri = format!("ejfat://localhost:1/lb/1?data={}&sync={}", worker.address, sync.local_addr().unwrap());
+    let worker = start_worker(&["--events", "2"]);
+    let uri =
+        format!("ejfat://localhost:1/lb/1?data={}&sync={}", worker.address(), sync.local_addr().unwrap());
     let mut send = naa(&["ejfat", "send", "--size", "4K", "--events", "2", "--warm-up", "50", "--src", "77"]);
     assert!(send.env("EJFAT_URI", &uri).stdout(Stdio::null()).status().unwrap().success());
     assert_eq!(worker.end()["events"], 2);
@@ -92,9 +92,9 @@ fn the_uri_tells_where_segments_and_sync_messages_go() {
 #[test]
 fn segments_of_others_and_nonsense() {
     let folder = TempFolder::new("ejfat-others");
-    let worker = WorkerProcess::start(&["--events", "2", "--out", folder.0.to_str().unwrap()]);
+    let worker = start_worker(&["--events", "2", "--out", folder.0.to_str().unwrap()]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let send = |bytes: &[&[u8]]| socket.send_to(&bytes.concat(), &worker.address).map(drop).unwrap();
+    let send = |bytes: &[&[u8]]| socket.send_to(&bytes.concat(), worker.address()).map(drop).unwrap();
     let lb = b"LB\x02\x01\0\0\xcc\xb3\0\x06\x60\xc4\x50\xdc\xcc\xe5";
     send(&[b"nonsense"]);
     send(&[]);

@@ -17,8 +17,8 @@ use ejfat::{
     wire::{LbHeader, SyncHeader},
 };
 use ejfat_common::{
-    WorkerProcess,
     capture::{datagrams, pcap, v4, v6},
+    start_worker,
 };
 use serde_json::{Value, json};
 
@@ -240,8 +240,8 @@ fn a_replay_completes_the_events() {
     let folder = TempFolder::new("ejfat-replay");
     let file = folder.with("golden.pcap", &pcap(&golden()));
     let out = folder.file("out");
-    let worker = WorkerProcess::start(&["--events", "2", "--out", &out]);
-    let report = json_of(&["ejfat", "replay", &file, "--to", &worker.address, "--json"]);
+    let worker = start_worker(&["--events", "2", "--out", &out]);
+    let report = json_of(&["ejfat", "replay", &file, "--to", worker.address(), "--json"]);
     assert_eq!((&report["segments"], &report["sync"], &report["rounds"]), (&5.into(), &0.into(), &1.into()));
     assert_eq!(report["left_out"], json!({ "sync": 1, "cut_short": 0, "malformed": 1, "other": 1 }));
     assert_eq!(worker.end()["segments"], 5);
@@ -253,9 +253,9 @@ fn a_replay_completes_the_events() {
 fn fresh_ticks_make_other_events_of_each_round() {
     let folder = TempFolder::new("ejfat-fresh");
     let file = folder.with("golden.pcap", &pcap(&golden()[..3]));
-    let worker = WorkerProcess::start(&["--events", "3", "--out", &folder.file("out")]);
+    let worker = start_worker(&["--events", "3", "--out", &folder.file("out")]);
     let arguments = ["--rate", "0.5", "--repeat", "3", "--fresh-ticks", "--json"];
-    let report = json_of(&[&["ejfat", "replay", &file, "--to", &worker.address], &arguments[..]].concat());
+    let report = json_of(&[&["ejfat", "replay", &file, "--to", worker.address()], &arguments[..]].concat());
     assert_eq!((&report["segments"], &report["rounds"]), (&9.into(), &3.into()));
     let report = worker.end();
     assert_eq!((&report["events"], &report["dropped"]["duplicate"]), (&3.into(), &0.into()));

@@ -6,7 +6,7 @@ mod ejfat_common;
 use std::{fs, net::UdpSocket, time::Duration};
 
 use common::{TempFolder, json_of};
-use ejfat_common::{WorkerProcess, hex};
+use ejfat_common::{hex, start_worker};
 
 /// Headers of captured packets: the LB header, and the RE headers of an event of 3000 bytes at MTU 1500 with data id
 /// 4321.
@@ -38,7 +38,7 @@ fn datagrams(lb: Option<&str>) -> [Vec<u8>; 3] {
 fn e2sars_sender_is_received() {
     for (name, lb) in [("v2", Some(LB_V2)), ("v3", Some(LB_V3)), ("behind", None)] {
         let folder = TempFolder::new(&format!("ejfat-golden-{name}"));
-        let worker = WorkerProcess::start(&["--events", "1", "--out", folder.0.to_str().unwrap()]);
+        let worker = start_worker(&["--events", "1", "--out", folder.0.to_str().unwrap()]);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let sent = datagrams(lb);
         if lb.is_some() {
@@ -46,7 +46,7 @@ fn e2sars_sender_is_received() {
         }
         // The last one first.
         for datagram in [&sent[2], &sent[0], &sent[1]] {
-            socket.send_to(datagram, &worker.address).unwrap();
+            socket.send_to(datagram, worker.address()).unwrap();
         }
         let report = worker.end();
         assert_eq!((&report["events"], &report["segments"]), (&1.into(), &3.into()), "{name}");

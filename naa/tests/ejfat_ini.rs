@@ -10,7 +10,7 @@ use std::{
 
 use common::{TempFolder, json_of, naa, run, stderr};
 use ejfat::wire::{LbHeader, ReHeader, SyncHeader, Versions};
-use ejfat_common::WorkerProcess;
+use ejfat_common::start_worker;
 
 /// Keys of a segmenter, with nothing as it is by default.
 const SEGMENTER: &str = "; E2SAR's segmenter
@@ -113,14 +113,14 @@ fn a_worker_has_the_files_settings() {
     let text = "[general]\nuseCP = true\n[data-plane]\nportRange = 2\nwithLBHeader = true\n\
                 eventTimeoutMS = 100\nrcvSocketBufSize = 65536\nepochMS = 1000\n[pid]\nKp = 0.5\nweight = 1.0\n";
     let ini = folder.with("reassembler.ini", text.as_bytes());
-    let worker = WorkerProcess::start(&["--ini", &ini, "--for", "2"]);
+    let worker = start_worker(&["--ini", &ini, "--for", "2"]);
     assert_eq!(worker.ready["addresses"].as_array().unwrap().len(), 4, "portRange");
     // A segment of two bytes of an event of three.
     let segment = [&[0x10, 0, 0, 1][..], &[0; 4], &3_u32.to_be_bytes(), &[0; 8], b"ab"].concat();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.send_to(&segment, &worker.address).unwrap();
+    socket.send_to(&segment, worker.address()).unwrap();
     assert_eq!(worker.end()["timed_out"], 1, "eventTimeoutMS");
-    let one = WorkerProcess::start(&["--ini", &ini, "--ports", "1", "--for", "0.1"]);
+    let one = start_worker(&["--ini", &ini, "--ports", "1", "--for", "0.1"]);
     assert_eq!(one.ready["addresses"].as_array().unwrap().len(), 1);
     one.end();
     let output = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--ini", &ini, "--for", "0.1"]).output();

@@ -16,8 +16,8 @@ use std::{
 };
 
 use bridge_common::{BridgeProcess, WorkerProcess as BridgeWorkerProcess};
-use common::{TempFolder, json_of, naa, run, stderr};
-use ejfat_common::WorkerProcess;
+use common::{Process, TempFolder, json_of, naa, run, stderr};
+use ejfat_common::start_worker;
 use naa_grpc::ServerTls;
 use rustix::process::{Pid, Signal, kill_process};
 use site::{Site, TOKEN, until};
@@ -25,10 +25,6 @@ use tls_common::{Ca, Files};
 use tonic::Code;
 
 const MS: Duration = Duration::from_millis(1);
-
-fn terminate(worker: &WorkerProcess) {
-    kill_process(Pid::from_child(&worker.child), Signal::TERM).unwrap();
-}
 
 #[test]
 fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
@@ -40,7 +36,7 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     let out = folder.file("out");
     let options =
         ["--uri", &uri, "--weight", "3", "--max-factor", "0", "--name", "the-worker", "--out", &out];
-    let worker = WorkerProcess::start(&options);
+    let worker = start_worker(&options);
     let told = &worker.ready["registered"];
     assert_eq!(
         (&told["session"], &told["reservation"], &told["ports"]),
@@ -54,11 +50,11 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
             (of.name.as_str(), of.weight, of.min_factor, of.max_factor),
             ("the-worker", 3.0, 0.0, 0.0)
         );
-        assert_eq!(format!("{}:{}", of.ip_address, of.udp_port), worker.address);
+        assert_eq!(format!("{}:{}", of.ip_address, of.udp_port), worker.address());
     }
 
     // A sender whose data address is the worker's, because there is no load balancer in this test.
-    let whole = format!("{uri}?data={}&sync={}", worker.address, sync.local_addr().unwrap());
+    let whole = format!("{uri}?data={}&sync={}", worker.address(), sync.local_addr().unwrap());
     let mut send = naa(&["ejfat", "send", "--size", "40K", "--events", "5", "--warm-up", "300"]);
     let sending = send.env("EJFAT_URI", &whole).stdout(Stdio::null()).spawn().unwrap();
     until("the sender is let in", || site.state().senders.contains("127.0.0.1"));
@@ -75,10 +71,10 @@ fn a_worker_registers_tells_its_state_and_drains_when_it_is_told_to_end() {
     assert!(site.state().sessions[&1].newest().fill_percent < 0.5);
 
     let begin = Instant::now();
-    terminate(&worker);
+    worker.signal(Signal::TERM);
     until("it is not ready", || !site.state().sessions[&1].newest().is_ready);
     // The worker goes on receiving while it drains.
-    let late = ["ejfat", "send", "--to", &worker.address, "--size", "10", "--events", "1", "--first", "99"];
+    let late = ["ejfat", "send", "--to", worker.address(), "--size", "10", "--events", "1", "--first", "99"];
     json_of(&[&late[..], &["--json"]].concat());
     let report = worker.end();
     assert!(begin.elapsed() > 1500 * MS, "{:?}", begin.elapsed());
@@ -96,9 +92,8 @@ fn a_worker_that_cannot_keep_up_tells_that_it_is_full() {
     let site = Site::default();
     let server = site.serve(0, None);
     let uri = Site::uri(&server, TOKEN);
-    let worker =
-        WorkerProcess::start(&["--uri", &uri, "--exec", "sleep 2", "--buffer", "200K", "--drain", "0"]);
-    json_of(&["ejfat", "send", "--to", &worker.address, "--size", "8K", "--events", "400", "--json"]);
+    let worker = start_worker(&["--uri", &uri, "--exec", "sleep 2", "--buffer", "200K", "--drain", "0"]);
+    json_of(&["ejfat", "send", "--to", worker.address(), "--size", "8K", "--events", "400", "--json"]);
     until("it tells so", || site.state().sessions[&1].newest().fill_percent > 0.9);
     assert!(site.state().sessions[&1].newest().is_ready);
 }
@@ -212,14 +207,12 @@ fn a_worker_whose_reservation_ended_ends_with_status_1() {
     let (uri, log) = (Site::uri(&server, TOKEN), folder.file("log"));
     let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--uri", &uri, "--json"]);
     let log_file = std::fs::File::create(&log).unwrap();
-    let mut child = recv.stdout(Stdio::piped()).stderr(log_file).spawn().unwrap();
-    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-    WorkerProcess::read(&mut stdout);
+    let mut worker = Process::spawn(recv.stderr(log_file));
     for call in ["SendState", "Register"] {
         site.refuse(call, Code::NotFound, "there is no reservation 1; it may have ended");
     }
-    assert_eq!(WorkerProcess::read(&mut stdout)["event"], "end");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(worker.last()["event"], "end");
+    assert_eq!(worker.child.wait().unwrap().code(), Some(1));
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("reservation 1 ended"), "{log}");
     assert!(log.contains("thrown away"), "{log}");
@@ -230,9 +223,8 @@ fn a_slow_worker_tells_each_event_when_its_command_ended() {
     let site = Site::default();
     let server = site.serve(0, None);
     let uri = Site::uri(&server, TOKEN);
-    let worker =
-        WorkerProcess::start(&["--uri", &uri, "--exec", "cat > /dev/null; sleep 0.3", "--drain", "0"]);
-    json_of(&["ejfat", "send", "--to", &worker.address, "--size", "1K", "--events", "8", "--json"]);
+    let worker = start_worker(&["--uri", &uri, "--exec", "cat > /dev/null; sleep 0.3", "--drain", "0"]);
+    json_of(&["ejfat", "send", "--to", worker.address(), "--size", "1K", "--events", "8", "--json"]);
     let dequeued = |site: &Site| site.state().sessions[&1].newest().total_events_dequeued;
     until("all are taken", || dequeued(&site) == 8);
     let told: std::collections::BTreeSet<_> =
@@ -300,18 +292,14 @@ fn a_worker_goes_on_while_its_control_plane_is_away() {
     let log = std::fs::File::create(folder.file("log")).unwrap();
     let mut recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--for", "6", "--drain", "3"]);
     let uri = Site::uri(&server, TOKEN);
-    let mut child = recv.args(["--uri", &uri]).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-    let ready = WorkerProcess::read(&mut stdout);
-    let to = ready["addresses"][0].as_str().unwrap().to_owned();
+    let worker = Process::spawn(recv.args(["--uri", &uri]).stderr(log));
     drop(server);
     sleep(1000 * MS);
-    json_of(&["ejfat", "send", "--to", &to, "--size", "10K", "--events", "3", "--json"]);
+    json_of(&["ejfat", "send", "--to", worker.address(), "--size", "10K", "--events", "3", "--json"]);
     let again = Site::default();
     let _server = again.serve(port, None);
     until("registered again", || !again.state().live().is_empty());
-    let report = WorkerProcess::read(&mut stdout);
-    assert!(child.wait().unwrap().success());
+    let report = worker.end();
     assert_eq!((&report["events"], &report["registered"]["again"]), (&3.into(), &1.into()));
     let log = std::fs::read_to_string(folder.file("log")).unwrap();
     assert_eq!(log.matches("it is registered again").count(), 1, "{log}");
@@ -363,7 +351,7 @@ fn a_bridge_is_one_worker_and_takes_events_while_it_has_workers() {
     let server = site.serve(0, None);
     let uri = Site::uri(&server, TOKEN);
     let bridge = BridgeProcess::start("127.0.14.9", &folder, &["--uri", &uri, "--drain", "3"]);
-    assert_eq!(bridge.ready["registered"]["address"], bridge.segments());
+    assert_eq!(bridge.0.ready["registered"]["address"], bridge.segments());
     until("told", || site.state().sessions[&1].states.len() > 2);
     {
         let state = site.state();
@@ -398,15 +386,14 @@ fn an_accelerator_that_reassembles_is_a_worker() {
         "--drain",
         "3",
     ]);
-    let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
-    let ready = WorkerProcess::read(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()));
-    let at = ready["services"]["reassembling"][0].as_str().unwrap().to_owned();
-    assert_eq!(ready["services"]["registered"][0]["address"], at.as_str());
+    let accelerator = Process::spawn(&mut serve);
+    let at = accelerator.text("/services/reassembling/0");
+    assert_eq!(accelerator.text("/services/registered/0/address"), at);
     assert_eq!(site.state().sessions[&1].registered.weight, 2.0);
-    json_of(&["ejfat", "send", "--to", &at, "--size", "5K", "--events", "3", "--json"]);
+    json_of(&["ejfat", "send", "--to", at, "--size", "5K", "--events", "3", "--json"]);
     until("counted", || site.state().sessions[&1].newest().total_events_dequeued == 3);
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(child.wait().unwrap().success());
+    accelerator.signal(Signal::TERM);
+    accelerator.end();
     assert!(site.state().live().is_empty() && !site.state().sessions[&1].newest().is_ready);
     let output = naa(&["serve", "--weight", "2"]).env("EJFAT_URI", &uri).output().unwrap();
     assert!(stderr(&output).contains("--reassemble"), "{}", stderr(&output));

@@ -7,13 +7,13 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     net::{SocketAddr, UdpSocket},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use common::{TempFolder, naa, run, stderr, wait_at_most};
+use common::{Process, TempFolder, naa, run, stderr, wait_at_most};
 use ejfat_common::{
-    WorkerProcess,
     counters::{LIMIT, wait_for, wait_until, wait_until_read},
+    start_worker,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -41,18 +41,14 @@ fn from_one_address(to: SocketAddr, streams: u16) {
     }
 }
 
-fn signal(child: &Child) {
-    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
-}
-
 #[test]
 fn many_senders_behind_a_load_balancer_evict_nothing() {
     for (extra, complete) in [(&["--behind-lb"][..], true), (&[], false)] {
         let arguments = [&["--timeout", "60000", "--metrics", "127.0.0.1:0"], extra].concat();
-        let worker = WorkerProcess::start(&arguments);
-        from_one_address(worker.address.parse().unwrap(), 600);
+        let worker = start_worker(&arguments);
+        from_one_address(worker.address().parse().unwrap(), 600);
         wait_for(&worker.ready, "naa_ejfat_segments_total", 1200);
-        signal(&worker.child);
+        worker.signal(Signal::TERM);
         let report = worker.end();
         let evicted = &report["evicted_by"]["sender"];
         assert_eq!((report["events"] == 600, *evicted == 0), (complete, complete), "{report}");
@@ -62,36 +58,21 @@ fn many_senders_behind_a_load_balancer_evict_nothing() {
 
 #[test]
 fn a_bridge_behind_a_load_balancer_evicts_nothing() {
-    let bridge =
+    let bridge = Process::spawn(
         naa(&["bridge", "--listen", "127.0.34.1:0", "--bind", "127.0.34.1", "--port", "0", "--json"])
             .args(["--behind-lb", "--provider", "embedded", "--pressure", "drop-newest"])
-            .args(["--timeout", "60000", "--metrics", "127.0.34.1:0"])
-            .stdout(Stdio::piped())
-            .spawn();
-    let (ready, mut child, mut out) = ready(bridge.unwrap());
-    from_one_address(ready["segments"][0].as_str().unwrap().parse().unwrap(), 600);
-    wait_for(&ready, "naa_bridge_lost_events_total", 600);
-    signal(&child);
-    let end = last(&mut out);
-    assert!(child.wait().unwrap().success());
+            .args(["--timeout", "60000", "--metrics", "127.0.34.1:0"]),
+    );
+    from_one_address(bridge.text("/segments/0").parse().unwrap(), 600);
+    wait_for(&bridge.ready, "naa_bridge_lost_events_total", 600);
+    bridge.signal(Signal::TERM);
+    let end = bridge.end();
     // No worker is there, so complete events count as lost.
     assert_eq!(
         (&end["opened"], &end["incomplete"], &end["lost_events"]),
         (&600.into(), &0.into(), &600.into())
     );
     assert_eq!(end["evicted_by"]["sender"], 0);
-}
-
-fn ready(mut child: Child) -> (Value, Child, BufReader<std::process::ChildStdout>) {
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    (serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}")), child, out)
-}
-
-fn last(out: &mut impl std::io::BufRead) -> Value {
-    let line = out.lines().map(Result::unwrap).last().unwrap();
-    serde_json::from_str(&line).unwrap()
 }
 
 #[test]
@@ -109,7 +90,7 @@ fn limits_are_options_and_the_report_names_what_evicted() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     halves(10, 0).for_each(|segment| assert_eq!(socket.send_to(&segment, at).unwrap(), segment.len()));
     wait_for(&metrics, "naa_ejfat_segments_total", 10);
-    signal(&child);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let report = lines.collect::<Vec<_>>().join("\n");
     assert!(child.wait().unwrap().success());
     assert!(report.contains("7 evicted by their sender's limit, --max-open-per-sender"), "{report}");
@@ -126,14 +107,9 @@ fn both_customary_ports_are_listened_to() {
         (&["lb", "forward", "--listen", "127.0.34.2", "--grpc", "127.0.34.2:0", "--json"], "addresses"),
     ];
     for (arguments, field) in commands {
-        let (ready, mut child, _out) = ready(naa(arguments).stdout(Stdio::piped()).spawn().unwrap());
-        assert_eq!(
-            ready[field],
-            serde_json::json!(["127.0.34.2:19522", "127.0.34.2:16384"]),
-            "{arguments:?}"
-        );
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let process = Process::start(arguments);
+        let both = serde_json::json!(["127.0.34.2:19522", "127.0.34.2:16384"]);
+        assert_eq!(process.ready[field], both, "{arguments:?}");
     }
 }
 
@@ -163,18 +139,17 @@ fn a_range_of_ports_has_one_grammar_and_skips_what_is_taken() {
     for (command, field, counter) in commands {
         let range =
             ["--listen", "127.0.34.4", "--ports", "16384-16388", "--json", "--metrics", "127.0.34.4:0"];
-        let child = naa(&[command, &range].concat()).stdout(Stdio::piped()).spawn().unwrap();
-        let (ready, mut child, mut out) = ready(child);
+        let process = Process::start(&[command, &range].concat());
+        let ready = &process.ready;
         assert_eq!(ready[field].as_array().unwrap().len(), 4, "{ready}");
         assert_eq!(ready["skipped"], serde_json::json!(["127.0.34.4:16386"]));
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for port in [16384, 16388, 16388] {
             socket.send_to(b"segment", ("127.0.34.4", port)).unwrap();
         }
-        wait_for(&ready, counter, 3);
-        signal(&child);
-        let end = last(&mut out);
-        assert!(child.wait().unwrap().success());
+        wait_for(ready, counter, 3);
+        process.signal(Signal::TERM);
+        let end = process.end();
         let ports: Vec<_> = end["ports"].as_array().unwrap().iter().map(|of| &of["datagrams"]).collect();
         assert_eq!(ports, [1, 2], "{command:?}: {end}");
         let count = [command, &["--listen", "127.0.34.4:16385", "--ports", "1-2"]].concat();
@@ -196,15 +171,13 @@ fn one_reader_has_all_ports_of_a_data_plane() {
     }
     let ports = ["--listen", "127.0.34.5", "--ports", "16384-32767"];
     let arguments = [&ports[..], &["--json", "--events", "1", "--timeout", "60000"]].concat();
-    let child = naa(&[&["ejfat", "recv"][..], &arguments].concat()).stdout(Stdio::piped()).spawn();
-    let (ready, mut child, mut out) = ready(child.unwrap());
-    let [addresses, skipped] = ["addresses", "skipped"].map(|field| ready[field].as_array().unwrap());
+    let worker = Process::start(&[&["ejfat", "recv"][..], &arguments].concat());
+    let [addresses, skipped] = ["addresses", "skipped"].map(|field| worker.ready[field].as_array().unwrap());
     assert_eq!(addresses.len() + skipped.len(), 16_384);
     let to = addresses.last().unwrap().as_str().unwrap();
     let sent = run(&["ejfat", "send", "--to", to, "--size", "9000", "--events", "1"]);
     assert!(sent.status.success(), "{}", stderr(&sent));
-    assert_eq!(last(&mut out)["events"], 1);
-    assert!(child.wait().unwrap().success());
+    assert_eq!(worker.end()["events"], 1);
 }
 
 #[test]
@@ -234,17 +207,16 @@ fn address_space_goes_with_what_comes_and_not_with_what_could() {
         "127.0.0.1:0",
     ]);
     command.args(["--memory", "64M", "--timeout", "60000", "--json", "--metrics", "127.0.0.1:0"]);
-    let (ready, mut child, mut out) = ready(command.stdout(Stdio::piped()).spawn().unwrap());
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let worker = Process::spawn(&mut command);
+    let status = fs::read_to_string(format!("/proc/{}/status", worker.child.id())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     let kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kib < 512 << 10, "{kib} KiB of addresses before anything came");
     // Each of 200 events claims 64 MiB.
-    claim(ready["addresses"][0].as_str().unwrap().parse().unwrap(), 0..200, 64 << 20);
-    wait_for(&ready, "naa_ejfat_segments_total", 200);
-    signal(&child);
-    let end = last(&mut out);
-    assert!(child.wait().unwrap().success());
+    claim(worker.address().parse().unwrap(), 0..200, 64 << 20);
+    wait_for(&worker.ready, "naa_ejfat_segments_total", 200);
+    worker.signal(Signal::TERM);
+    let end = worker.end();
     assert!(end["evicted_by"]["claimed"].as_u64().unwrap() > 0, "{end}");
 }
 
@@ -263,45 +235,44 @@ fn without_addresses(arguments: &[&str]) -> Command {
     let mut command = Command::new("prlimit");
     command.args(["--as=400000000", env!("CARGO_BIN_EXE_naa"), "ejfat", "recv", "--listen", "127.0.0.1:0"]);
     command.args(["--json", "--timeout", "60000"]).args(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stderr(Stdio::piped());
     command
 }
 
 #[test]
 fn a_receiver_without_addresses_gives_up_events_and_goes_on() {
-    let (ready, child, mut out) = ready(without_addresses(&["--events", "1"]).spawn().unwrap());
-    let to: SocketAddr = ready["addresses"][0].as_str().unwrap().parse().unwrap();
+    let mut worker = Process::spawn(&mut without_addresses(&["--events", "1"]));
+    let to: SocketAddr = worker.address().parse().unwrap();
     claim(to, 0..20, 64 << 20);
     from_one_address(to, 1);
-    let end = last(&mut out);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
+    let end = worker.last();
+    assert!(worker.child.wait().unwrap().success());
     assert_eq!(end["events"], 1, "{end}");
-    let text = stderr(&output);
+    let text = worker.errors();
     assert_eq!(text.matches("the system has no addresses for an event").count(), 1, "{text}");
 }
 
 /// A thread takes 2 MiB of addresses, and so many are not left.
 #[test]
 fn a_signal_ends_a_receiver_that_can_start_no_thread() {
-    let (ready, mut child, mut out) = ready(without_addresses(&[]).spawn().unwrap());
-    let to: SocketAddr = ready["addresses"][0].as_str().unwrap().parse().unwrap();
+    let mut worker = Process::spawn(&mut without_addresses(&[]));
+    let to: SocketAddr = worker.address().parse().unwrap();
     claim(to, 0..20, 64 << 20);
     claim(to, 20..120, 1 << 20);
-    signal(&child);
-    let status = wait_at_most(&mut child, LIMIT);
-    let _ = child.kill();
+    worker.signal(Signal::TERM);
+    let status = wait_at_most(&mut worker.child, LIMIT);
+    let _ = worker.child.kill();
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
-    assert!(last(&mut out)["open"].as_u64().unwrap() > 0);
+    assert!(worker.last()["open"].as_u64().unwrap() > 0);
 }
 
 #[test]
 fn a_second_signal_right_behind_the_first_does_not_lose_the_report() {
-    let worker = WorkerProcess::start(&[]);
-    signal(&worker.child);
-    // It may have ended already.
-    let _ = kill_process(Pid::from_child(&worker.child), Signal::INT);
-    let _ = kill_process(Pid::from_child(&worker.child), Signal::TERM);
+    let worker = start_worker(&[]);
+    // It may have ended already after the first one; until it is waited for, it takes signals nevertheless.
+    for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
+        worker.signal(signal);
+    }
     assert_eq!(worker.end()["events"], 0);
 }
 
@@ -343,13 +314,13 @@ fn ports_beyond_the_limit_of_open_files_name_the_remedy() {
 fn what_the_kernel_drops_is_in_the_sum_of_what_a_bridge_lost() {
     let folder = TempFolder::new("bridge-drops");
     let local = folder.file("sock");
-    let child = naa(&["bridge", "--listen", "127.0.34.7:0", "--bind", "127.0.34.7", "--port", "0", "--json"])
-        .args(["--buffer", "4K", "--provider", "embedded", "--local", &local, "--metrics", "127.0.34.7:0"])
-        .stdout(Stdio::piped())
-        .spawn();
-    let (ready, mut child, mut out) = ready(child.unwrap());
-    let to: SocketAddr = ready["segments"][0].as_str().unwrap().parse().unwrap();
-    let server = ready["workers"].as_str().unwrap().to_owned();
+    let mut bridge = Process::spawn(
+        naa(&["bridge", "--listen", "127.0.34.7:0", "--bind", "127.0.34.7", "--port", "0", "--json"])
+            .args(["--buffer", "4K", "--provider", "embedded", "--local", &local])
+            .args(["--metrics", "127.0.34.7:0"]),
+    );
+    let to: SocketAddr = bridge.text("/segments/0").parse().unwrap();
+    let server = bridge.text("/workers").to_owned();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..20 {
         halves(200, 0).for_each(|segment| drop(socket.send_to(&segment, to)));
@@ -365,12 +336,11 @@ fn what_the_kernel_drops_is_in_the_sum_of_what_a_bridge_lost() {
     assert!(text.contains(" datagrams: ") && text.contains(" kernel_drops"), "{text}");
     assert!(!text.contains("none lost"), "{text}");
     let mut line = String::new();
-    out.read_line(&mut line).unwrap();
+    bridge.stdout.read_line(&mut line).unwrap();
     let second: Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&second["event"], &second["ports"]), (&"status".into(), &Value::Null));
-    signal(&child);
-    let end = last(&mut out);
+    bridge.signal(Signal::TERM);
+    let end = bridge.end();
     assert!(end["lost_datagrams"].as_u64().unwrap() > 0, "{end}");
     assert_eq!(end["ports"].as_array().unwrap().len(), 1, "{end}");
-    assert!(child.wait().unwrap().success());
 }

@@ -5,36 +5,27 @@ mod ejfat_common;
 
 use std::{
     fs::{self, File},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpStream, UdpSocket},
+    io::{BufRead as _, BufReader, Read as _},
+    net::UdpSocket,
     os::unix::fs::FileTypeExt as _,
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use common::{TempFolder, naa, run, stderr, wait_at_most};
-use ejfat_common::WorkerProcess;
-
-fn metrics(at: &str) -> String {
-    let mut stream = TcpStream::connect(at).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {at}\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    answer
-}
+use common::{Process, TempFolder, naa, run, scrape, stderr, wait_at_most};
+use ejfat_common::start_worker;
 
 #[test]
 fn metrics_are_the_counters() {
-    let worker = WorkerProcess::start(&["--metrics", "127.0.0.1:0", "--timeout", "200"]);
-    let at = worker.ready["metrics"].as_str().expect("an address").to_owned();
-    assert!(metrics(&at).contains("\nnaa_ejfat_segments_total 0\n"));
-    let send = ["ejfat", "send", "--to", &worker.address, "--size", "3000", "--events", "2"];
+    let worker = start_worker(&["--metrics", "127.0.0.1:0", "--timeout", "200"]);
+    let at = worker.text("/metrics");
+    assert!(scrape(at).contains("\nnaa_ejfat_segments_total 0\n"));
+    let send = ["ejfat", "send", "--to", worker.address(), "--size", "3000", "--events", "2"];
     assert!(run(&send).status.success());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let half = [&[0x10, 0, 0, 9][..], &[0; 4], &3_u32.to_be_bytes(), &[0; 8], b"ab"].concat();
     for datagram in [&half[..], &half, b"nonsense"] {
-        socket.send_to(datagram, &worker.address).unwrap();
+        socket.send_to(datagram, worker.address()).unwrap();
     }
     let expected = [
         "naa_ejfat_segments_total 9",
@@ -59,10 +50,10 @@ fn metrics_are_the_counters() {
         expected.into_iter().filter(|line| !lines.contains(line)).collect::<Vec<_>>()
     };
     let begin = Instant::now();
-    let mut text = metrics(&at);
+    let mut text = scrape(at);
     while !missing(&text).is_empty() && begin.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(50));
-        text = metrics(&at);
+        text = scrape(at);
     }
     assert!(missing(&text).is_empty(), "{:#?} of {text}", missing(&text));
     assert!(text.ends_with("# EOF\n"));
@@ -84,16 +75,14 @@ fn a_pipe_has_the_events_one_behind_the_other() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let mut reader = File::open(&pipe).unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let ready = WorkerProcess::read(&mut stdout);
-    let to = ready["addresses"][0].as_str().unwrap();
+    let worker = Process::of(child);
     let files = [folder.with("a", &[b'a'; 200_000]), folder.with("b", b"and b")];
-    let send = ["ejfat", "send", "--to", to, "--rate", "0.5", &files[0], &files[1]];
+    let send = ["ejfat", "send", "--to", worker.address(), "--rate", "0.5", &files[0], &files[1]];
     assert!(run(&send).status.success());
     let mut events = Vec::new();
     reader.read_to_end(&mut events).unwrap();
     assert_eq!((events.len(), &events[199_999..]), (200_005, &b"aand b"[..]));
-    assert!(child.wait().unwrap().success());
+    worker.end();
 }
 
 #[test]
@@ -102,15 +91,14 @@ fn a_reader_that_goes_away_ends_the_worker() {
     let pipe = folder.file("events");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--pipe", &pipe]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let reader = File::open(&pipe).unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let to = WorkerProcess::read(&mut stdout)["addresses"][0].as_str().unwrap().to_owned();
+    let mut worker = Process::of(child);
     drop(reader);
-    assert!(run(&["ejfat", "send", "--to", &to, "--size", "10", "--events", "1"]).status.success());
-    let status = wait_at_most(&mut child, Duration::from_secs(10)).expect("it ends");
-    let mut told = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    let send = ["ejfat", "send", "--to", worker.address(), "--size", "10", "--events", "1"];
+    assert!(run(&send).status.success());
+    let status = wait_at_most(&mut worker.child, Duration::from_secs(10)).expect("it ends");
+    let told = worker.errors();
     assert!(!status.success() && told.contains("went away"), "{told}");
 }
 

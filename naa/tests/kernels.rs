@@ -5,7 +5,6 @@ mod common;
 use std::{
     collections::BTreeSet,
     fs,
-    io::Read,
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
@@ -57,14 +56,6 @@ fn serve(bind: &str, library: &str, more: &[&str]) -> ServerProcess {
     let arguments =
         [&["serve", "--bind", bind, "--port", "0", "--json", "--kernels", library], more].concat();
     ServerProcess::spawn(naa(&arguments).stderr(Stdio::piped()))
-}
-
-/// Ends the server and gives what it logged.
-fn log_of(mut server: ServerProcess) -> String {
-    let _ = server.child.kill();
-    let mut log = String::new();
-    server.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
-    log
 }
 
 fn connect(peer: SocketAddr, params: &[Param<'_>]) -> Session {
@@ -342,7 +333,7 @@ fn what_goes_wrong_costs_its_call() {
     assert_ne!(session.process(), before, "the session goes on");
     assert_eq!(other.process(), undisturbed);
 
-    let log = log_of(server);
+    let log = server.process.errors();
     for text in
         ["signal 11 (SIGSEGV)", "signal 6 (SIGABRT)", "ended by itself (exit status: 0)", "its time was over"]
     {
@@ -385,7 +376,7 @@ fn the_log_says_at_its_usual_level_what_a_kernel_said() {
         "8",
     ]));
     assert!(wrong.contains("0x11") && wrong.contains("log may say more"), "{wrong}");
-    let log = log_of(server);
+    let log = server.process.errors();
     let line = |texts: &[&str]| {
         let all = |line: &&str| line.contains("WARN") && texts.iter().all(|text| line.contains(text));
         log.lines().find(all).unwrap_or_else(|| panic!("no line with {texts:?}: {log}"))
@@ -426,7 +417,7 @@ fn a_kernel_that_forks_and_exits_costs_its_call_at_once() {
         }
     }
     assert_eq!(session.call(18), 0, "a forked process has no mapping of the session's memory");
-    let log = log_of(server);
+    let log = server.process.errors();
     assert!(log.contains("ended by itself (exit status: 7)"), "{log}");
 }
 
@@ -440,7 +431,7 @@ fn sessions_have_processes_of_their_own() {
     let (of_one, of_other) = (regions_of(first), regions_of(second));
     assert_eq!((of_one.len(), of_other.len()), (2, 2));
     assert!(of_one.is_disjoint(&of_other));
-    let of_server = regions_of(server.child.id());
+    let of_server = regions_of(server.process.child.id());
     assert!(of_one.union(&of_other).all(|region| of_server.contains(region)));
     let open = fs::read_dir(format!("/proc/{first}/fd")).expect("a process").count();
     assert_eq!(open, 4, "standard input, output, error and the socket");
@@ -471,9 +462,8 @@ fn processes_go_with_the_server() {
     hangs.invoke(HARM, U24::ZERO).expect("posted");
     std::thread::sleep(Duration::from_millis(100));
     assert!(processes.iter().all(|process| is_running(*process)));
-    processes.push(server.child.id());
-    server.child.kill().expect("a child");
-    server.child.wait().expect("a child");
+    processes.push(server.process.child.id());
+    server.process.kill();
     gone_within(&processes, Duration::from_secs(1));
 }
 

@@ -2,61 +2,10 @@
 
 mod common;
 
-use std::{
-    fs,
-    io::{BufReader, Read as _, Write as _},
-    net::TcpStream,
-    process::{Child, ChildStdout, Stdio},
-};
+use std::{fs, process::Stdio};
 
-use common::{TempFolder, json_of, naa, run, stderr, stdout_of};
+use common::{Process, TempFolder, json_of, naa, run, scrape, stderr, stdout_of};
 use serde_json::Value;
-
-struct Process {
-    child: Child,
-    stdout: BufReader<ChildStdout>,
-    ready: Value,
-}
-
-impl Process {
-    fn start(arguments: &[&str]) -> Self {
-        let mut command = naa(arguments);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let ready = Self::read(&mut stdout);
-        assert_eq!(ready["event"], "ready");
-        Self { child, stdout, ready }
-    }
-
-    fn read(stdout: &mut impl std::io::BufRead) -> Value {
-        let mut line = String::new();
-        stdout.read_line(&mut line).expect("it speaks");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
-    }
-
-    fn text(&self, name: &str) -> String {
-        self.ready[name].as_str().unwrap_or_else(|| panic!("{name} in {}", self.ready)).to_owned()
-    }
-
-    fn address(&self) -> String {
-        self.ready["addresses"][0].as_str().expect("an address").to_owned()
-    }
-
-    /// What it reports when it ends by itself, or with its standard input.
-    fn end(mut self) -> Value {
-        drop(self.child.stdin.take());
-        let report = Self::read(&mut self.stdout);
-        assert!(self.child.wait().expect("it ends").success());
-        report
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn worker(folder: &str) -> Process {
     Process::start(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--events", "1", "--out", folder])
@@ -76,16 +25,16 @@ fn events_go_where_the_tables_say_as_they_change() {
     let folder = TempFolder::new("lb-forward");
     let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
     let (one, other) = (worker(&path("one")), worker(&path("other")));
-    fs::write(path("one.yaml"), tables(&one.address())).unwrap();
-    fs::write(path("other.yaml"), tables(&other.address())).unwrap();
+    fs::write(path("one.yaml"), tables(one.address())).unwrap();
+    fs::write(path("other.yaml"), tables(other.address())).unwrap();
     let listen = ["lb", "forward", "--listen", "127.0.0.1:0", "--json", "--until-eof", "--tables"];
     let ways = ["--grpc", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--serve", "127.88.0.1:0", "--token"];
     let ways = [&ways[..], &["secret", "--allow", "127.0.0.0/8"]].concat();
     let lb = Process::start(&[&listen[..], &[&path("one.yaml")], &ways].concat());
-    let (grpc, mrsp) = (format!("grpc://{}", lb.text("grpc")), format!("mrsp://{}", lb.text("mrsp")));
+    let (grpc, mrsp) = (format!("grpc://{}", lb.text("/grpc")), format!("mrsp://{}", lb.text("/mrsp")));
 
     let (first, second) = ("../README.md", "Cargo.toml");
-    let send = |file: &str| stdout_of(&["ejfat", "send", "--to", &lb.address(), "--first", "3", file]);
+    let send = |file: &str| stdout_of(&["ejfat", "send", "--to", lb.address(), "--first", "3", file]);
     send(first);
     one.end();
     assert_eq!(fs::read(path("one/4321-3")).unwrap(), fs::read(first).unwrap());
@@ -110,18 +59,10 @@ fn events_go_where_the_tables_say_as_they_change() {
     assert_eq!(counted, json_of(&["lb", "counters", "--json", "--token", "secret", &grpc]));
     let of = &counted["load_balancers"][0];
     assert_eq!((&of["lb"], &of["received_packets"]), (&2.into(), &of["sent_packets"]));
-    assert!(metrics(&lb.text("metrics")).contains("naa_lb_received_packets_total{lb=\"2\"}"));
+    assert!(scrape(lb.text("/metrics")).contains("naa_lb_received_packets_total{lb=\"2\"}"));
     let report = lb.end();
     assert_eq!((&report["event"], &report["overflows"]), (&"end".into(), &0.into()));
     assert_eq!(report["load_balancers"], counted["load_balancers"]);
-}
-
-fn metrics(at: &str) -> String {
-    let mut stream = TcpStream::connect(at).expect("metrics are served");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lb\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 /// What a command that must not start says before it ends, with a status for wrong usage.
@@ -150,10 +91,10 @@ fn tables_behind_a_token_are_not_open_over_mrsp() {
     // Networks that are not allowed do not get in.
     let others = ["--token", "secret", "--allow", "192.0.2.0/24", "--json", "--until-eof"];
     let lb = Process::start(&[&over_mrsp[..], &others].concat());
-    let mrsp = format!("mrsp://{}", lb.text("mrsp"));
+    let mrsp = format!("mrsp://{}", lb.text("/mrsp"));
     let tried = run(&["lb", "table", "show", &mrsp]);
     assert!(!tried.status.success(), "{tried:?}");
-    let grpc = format!("grpc://{}", lb.text("grpc"));
+    let grpc = format!("grpc://{}", lb.text("/grpc"));
     let tried = run(&["lb", "table", "--token", "secret", "show", &grpc]);
     assert!(!tried.status.success(), "{tried:?}");
 }
@@ -190,22 +131,22 @@ fn an_empty_token_is_refused() {
 #[test]
 fn a_data_plane_offers_what_computes_only_if_asked() {
     let functions = |lb: &Process, name: &str| {
-        let listed = json_of(&["functions", "--server", &lb.text(name), "--json"]);
+        let listed = json_of(&["functions", "--server", lb.text(name), "--json"]);
         let listed = listed["functions"].as_array().expect("functions").clone();
         listed.iter().map(|of| of["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
     };
     let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
     let forward = [&forward[..], &["--serve", "127.88.0.4:0"]].concat();
     let lb = Process::start(&forward);
-    assert_eq!(functions(&lb, "mrsp"), ["lb-load", "lb-edit", "lb-tables", "lb-counters", "catalogue"]);
+    assert_eq!(functions(&lb, "/mrsp"), ["lb-load", "lb-edit", "lb-tables", "lb-counters", "catalogue"]);
     lb.end();
     let lb = Process::start(&[&forward[..], &["--builtins"]].concat());
-    assert!(functions(&lb, "mrsp").contains(&"sha256".to_owned()));
+    assert!(functions(&lb, "/mrsp").contains(&"sha256".to_owned()));
     lb.end();
     let bridge = ["bridge", "--listen", "127.88.0.5:0", "--bind", "127.88.0.5", "--port", "0", "--provider"];
     let bridge = [&bridge[..], &["embedded", "--json", "--until-eof"]].concat();
     let bridge = Process::start(&bridge);
-    let offered = functions(&bridge, "workers");
+    let offered = functions(&bridge, "/workers");
     assert!(
         offered.contains(&"bridge-status".to_owned()) && !offered.contains(&"sha256".to_owned()),
         "{offered:?}"
@@ -242,7 +183,7 @@ fn tables_are_checked_shown_and_compared() {
 fn a_missing_and_a_wrong_token_are_told_in_words_of_the_command_line() {
     let forward = ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--token", "secret"];
     let lb = Process::start(&[&forward[..], &["--json", "--until-eof"]].concat());
-    let grpc = format!("grpc://{}", lb.text("grpc"));
+    let grpc = format!("grpc://{}", lb.text("/grpc"));
     let folder = TempFolder::new("lb-token");
     let file = folder.with("lb.yaml", tables("127.0.0.1:7000").as_bytes());
     let said = |arguments: &[&str], variable: Option<&str>| {
@@ -277,7 +218,7 @@ fn a_data_plane_that_starts_again_takes_no_terms_below_its_least() {
     let said = refusal(&[&forward[..], &["--least-term", "0"]].concat(), &[]);
     assert!(said.contains("--least-term"), "{said}");
     let lb = Process::start(&[&forward[..], &["--least-term", "7", "--json", "--until-eof"]].concat());
-    let grpc = format!("grpc://{}", lb.text("grpc"));
+    let grpc = format!("grpc://{}", lb.text("/grpc"));
     let folder = TempFolder::new("lb-least-term");
     let file = folder.with("lb.yaml", tables("127.0.0.1:7000").as_bytes());
     for term in [&[][..], &["--term", "6"]] {
@@ -368,15 +309,12 @@ fn a_server_whose_reassembly_ends_ends_with_a_failure() {
     let out = folder.0.join("events");
     let mut command =
         naa(&["serve", "--bind", "127.88.0.6", "--port", "0", "--json", "--reassemble", "127.0.0.1:0"]);
-    command.args(["--events", out.to_str().unwrap()]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let ready = Process::read(&mut BufReader::new(child.stdout.as_mut().unwrap()));
-    let to = ready["services"]["reassembling"][0].as_str().expect("an address").to_owned();
+    command.args(["--events", out.to_str().unwrap()]).stderr(Stdio::piped());
+    let mut server = Process::spawn(&mut command);
     fs::remove_dir_all(&out).unwrap();
-    stdout_of(&["ejfat", "send", "--to", &to, "Cargo.toml"]);
-    let ended = common::wait_at_most(&mut child, std::time::Duration::from_secs(10));
-    let _ = child.kill();
-    let said = stderr(&child.wait_with_output().unwrap());
+    stdout_of(&["ejfat", "send", "--to", server.text("/services/reassembling/0"), "Cargo.toml"]);
+    let ended = common::wait_at_most(&mut server.child, std::time::Duration::from_secs(10));
+    let said = server.errors();
     assert_eq!(ended.and_then(|status| status.code()), Some(1), "{said}");
     assert!(said.contains("naa: reassembly ended: "), "{said}");
 }
@@ -390,8 +328,7 @@ fn an_accelerator_reassembles_and_forwards_beside_its_functions() {
     let server = Process::start(
         &[&["serve", "--bind", "127.88.0.2", "--port", "0", "--json", "--until-eof"], &services[..]].concat(),
     );
-    let at = |service: &str| server.ready["services"][service][0].as_str().expect("an address").to_owned();
-    stdout_of(&["ejfat", "send", "--to", &at("reassembling"), "../README.md"]);
+    stdout_of(&["ejfat", "send", "--to", server.text("/services/reassembling/0"), "../README.md"]);
     let event = out.join("4321-0");
     for _ in 0..200 {
         if event.exists() {
@@ -400,12 +337,12 @@ fn an_accelerator_reassembles_and_forwards_beside_its_functions() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(fs::read(event).unwrap(), fs::read("../README.md").unwrap());
-    let mrsp = format!("mrsp://{}", server.text("address"));
+    let mrsp = format!("mrsp://{}", server.text("/address"));
     let tables_file = folder.0.join("lb.yaml");
     fs::write(&tables_file, tables("127.0.0.1:7000")).unwrap();
     stdout_of(&["lb", "table", "load", tables_file.to_str().unwrap(), &mrsp]);
     assert!(stdout_of(&["lb", "table", "show", &mrsp]).contains("port: 7000"));
-    let functions = stdout_of(&["functions", "--server", &server.text("address")]);
+    let functions = stdout_of(&["functions", "--server", server.text("/address")]);
     for service in ["lb-load", "lb-counters", "reassembly-counters"] {
         assert!(functions.contains(service), "{functions}");
     }

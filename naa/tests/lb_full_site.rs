@@ -8,9 +8,7 @@ mod common;
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr, UdpSocket},
-    process::{Child, Stdio},
     sync::{
         Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -19,7 +17,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use common::{TempFolder, naa};
+use common::{Process, TempFolder, naa};
 use ejfat::{
     uri::EjfatUri,
     wire::{DATA_PORT, LbHeader, Select, SyncHeader},
@@ -44,7 +42,7 @@ fn load_balancer(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 83, 1 + n)
 }
 
-fn start(folder: &TempFolder) -> Child {
+fn start(folder: &TempFolder) -> Process {
     let lbs: Vec<_> = (0..LOAD_BALANCERS).map(|n| format!("  - {{ipv4: {}}}\n", load_balancer(n))).collect();
     let config = format!(
         "listen: ['{}:19523']\nworkers: {{loopback: true}}\nload_balancers:\n{}",
@@ -54,11 +52,7 @@ fn start(folder: &TempFolder) -> Child {
     let config = folder.with("site.yaml", config.as_bytes());
     let state = folder.file("state");
     let mut serve = naa(&["lb", "serve", "--config", &config, "--state", &state, "--json"]);
-    let mut child = serve.env("NAA_LOG", "error").stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("ready"), "{line:?}");
-    child
+    Process::spawn(serve.env("NAA_LOG", "error"))
 }
 
 /// What the daemon uses.
@@ -187,7 +181,7 @@ fn a_full_site_uses_no_more_threads_files_and_memory_as_time_goes_by() {
     let (settles, runs, pause) =
         (Duration::from_secs(settles), Duration::from_secs(runs), Duration::from_secs(pause));
     let folder = TempFolder::new("lb-full-site");
-    let mut child = start(&folder);
+    let daemon = start(&folder);
     let token = fs::read_to_string(folder.file("state/admin-token")).unwrap();
     let connect = || {
         let trust = Trust { token: Some(Token(token.trim().into())), ..Trust::default() };
@@ -206,11 +200,11 @@ fn a_full_site_uses_no_more_threads_files_and_memory_as_time_goes_by() {
         }
         registered.wait();
         sleep(settles);
-        let (first, begin, sent) = (Usage::of(child.id()), Instant::now(), states.load(Relaxed));
+        let (first, begin, sent) = (Usage::of(daemon.child.id()), Instant::now(), states.load(Relaxed));
         let mut last = first;
         while begin.elapsed() < runs {
             sleep(pause);
-            last = Usage::of(child.id());
+            last = Usage::of(daemon.child.id());
             println!("{:4} s: {last:?}", begin.elapsed().as_secs());
             assert_eq!(last.threads, first.threads, "{first:?}");
             assert_eq!(last.files, first.files, "{first:?}");
@@ -234,6 +228,4 @@ fn a_full_site_uses_no_more_threads_files_and_memory_as_time_goes_by() {
         }
         ends.store(true, Relaxed);
     });
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

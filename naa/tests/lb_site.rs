@@ -5,32 +5,25 @@ mod ejfat_common;
 
 use std::{
     collections::BTreeSet,
-    io::{BufRead as _, BufReader},
-    process::{Child, Stdio},
+    process::Stdio,
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use common::{TempFolder, json_of, naa};
+use common::{Process, TempFolder, json_of, naa};
 use ejfat::uri::EjfatUri;
 use ejfat_client::{
     Connection, Token, Trust,
     messages::{ReserveLoadBalancerReply, ReserveLoadBalancerRequest, TokenSelector, token_selector},
 };
-use ejfat_common::WorkerProcess;
-use rustix::process::{Pid, Signal, kill_process};
+use ejfat_common::start_worker;
+use rustix::process::Signal;
 use serde_json::Value;
-
-fn is_ready(child: &mut Child) {
-    let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&line).unwrap()["event"], "ready");
-}
 
 /// A control plane and its data plane, each in a process of its own.
 struct Site {
-    plane: Child,
-    child: Child,
+    plane: Process,
+    daemon: Process,
     folder: TempFolder,
     ip: &'static str,
 }
@@ -40,30 +33,25 @@ impl Site {
         let folder = TempFolder::new(&format!("lb-site-{ip}"));
         let grpc = format!("{ip}:18010");
         let forward = ["lb", "forward", "--listen", ip, "--grpc", &grpc, "--json"];
-        let mut plane = naa(&forward).stdout(Stdio::piped()).spawn().unwrap();
-        is_ready(&mut plane);
+        let plane = Process::start(&forward);
         let config = format!(
             "listen: ['{ip}:19523']\nload_balancers: [{{ipv4: {ip}}}]\nworkers: {{loopback: true}}\n\
              planes: [{{kind: naa, address: '{grpc}'}}]\n"
         );
         folder.with("site.yaml", config.as_bytes());
-        let child = Self::run(&folder);
-        Self { plane, child, folder, ip }
+        let daemon = Self::run(&folder);
+        Self { plane, daemon, folder, ip }
     }
 
-    fn run(folder: &TempFolder) -> Child {
+    fn run(folder: &TempFolder) -> Process {
         let (config, state) = (folder.file("site.yaml"), folder.file("state"));
-        let mut serve = naa(&["lb", "serve", "--config", &config, "--state", &state, "--json"]);
-        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
-        is_ready(&mut child);
-        child
+        Process::start(&["lb", "serve", "--config", &config, "--state", &state, "--json"])
     }
 
     /// Kills the control plane, and starts it again.
     fn restart(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.child = Self::run(&self.folder);
+        self.daemon.kill();
+        self.daemon = Self::run(&self.folder);
     }
 
     fn admin(&self) -> Connection {
@@ -79,25 +67,12 @@ impl Site {
     }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        for child in [&mut self.child, &mut self.plane] {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+fn worker(uri: &str, out: &str) -> Process {
+    start_worker(&["--uri", uri, "--out", out, "--buffer", "8M"])
 }
 
-fn worker(uri: &str, out: &str) -> WorkerProcess {
-    WorkerProcess::start(&["--uri", uri, "--out", out, "--buffer", "8M"])
-}
-
-fn interrupt(worker: &WorkerProcess) {
-    kill_process(Pid::from_child(&worker.child), Signal::INT).unwrap();
-}
-
-fn end(worker: WorkerProcess) -> Value {
-    interrupt(&worker);
+fn end(worker: Process) -> Value {
+    worker.signal(Signal::INT);
     worker.end()
 }
 
@@ -146,7 +121,7 @@ fn events_are_shared_a_worker_drains_in_the_middle_and_the_control_plane_is_kill
     let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
     assert_eq!(sent["events"], EVENTS);
     sleep(Duration::from_millis(500));
-    interrupt(&one);
+    one.signal(Signal::INT);
     let (three, one) = (end(three), one.end());
     for report in [&one, &three] {
         assert_eq!(report["registered"]["again"], 0, "the session outlived the restart: {report}");
@@ -201,15 +176,7 @@ fn a_backup_is_written_while_the_control_plane_runs_and_another_one_goes_on_with
     };
     let state = folder.file("state");
     let run = |store: &str| {
-        let config = folder.file("site.yaml");
-        let mut serve = naa(&["lb", "serve", "--config", &config, "--state", store, "--json"]);
-        let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
-        is_ready(&mut child);
-        child
-    };
-    let stop = |mut child: Child| {
-        child.kill().unwrap();
-        child.wait().unwrap();
+        Process::start(&["lb", "serve", "--config", &folder.file("site.yaml"), "--state", store, "--json"])
     };
 
     let first = run(&state);
@@ -222,28 +189,27 @@ fn a_backup_is_written_while_the_control_plane_runs_and_another_one_goes_on_with
         assert!(began.elapsed() < Duration::from_secs(10), "no backup is written");
         sleep(Duration::from_millis(50));
     }
-    stop(first);
+    drop(first);
 
     let other = folder.file("other");
     std::fs::create_dir(&other).unwrap();
     let restored =
         naa(&["lb", "restore", &backup, "--store", &format!("{other}/control.db")]).output().unwrap();
     assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
-    let second = run(&other);
+    let _second = run(&other);
     assert_eq!(client().get(&reserved.lb_id).unwrap().lb_id, reserved.lb_id);
-    stop(second);
 }
 
 #[test]
 fn a_hang_up_ends_neither_the_control_plane_nor_the_data_plane() {
     let mut site = Site::start("127.0.71.3");
-    for child in [&site.child, &site.plane] {
-        kill_process(Pid::from_child(child), Signal::HUP).unwrap();
+    for process in [&site.daemon, &site.plane] {
+        process.signal(Signal::HUP);
     }
     sleep(Duration::from_millis(500));
     site.reserve();
-    for child in [&mut site.child, &mut site.plane] {
-        assert_eq!(child.try_wait().unwrap(), None);
+    for process in [&mut site.daemon, &mut site.plane] {
+        assert_eq!(process.child.try_wait().unwrap(), None);
     }
 }
 

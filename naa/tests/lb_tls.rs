@@ -6,42 +6,18 @@ mod tls_common;
 
 use std::{
     fs::{self, File},
-    process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use common::{naa, run, stderr, stdout_of};
-use serde_json::Value;
+use common::{Process, naa, run, stderr, stdout_of};
 use tls_common::{Ca, Files};
 
-struct ForwarderProcess {
-    child: std::process::Child,
-    grpc: String,
-}
-
-impl ForwarderProcess {
-    /// Its log goes to a file.
-    fn start(arguments: &[&str], log: File) -> Self {
-        let forward =
-            ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--json", "--until-eof"];
-        let mut command: Command = naa(&[&forward[..], arguments].concat());
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
-        let mut line = String::new();
-        let mut stdout = std::io::BufReader::new(child.stdout.take().expect("piped"));
-        std::io::BufRead::read_line(&mut stdout, &mut line).expect("it speaks");
-        let ready: Value = serde_json::from_str(&line).expect("it is ready");
-        let grpc = ready["grpc"].as_str().expect("an address").to_owned();
-        Self { child, grpc }
-    }
-}
-
-impl Drop for ForwarderProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a data plane, whose log goes to a file.
+fn forward(arguments: &[&str], log: File) -> Process {
+    let forward =
+        ["lb", "forward", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--json", "--until-eof"];
+    Process::spawn(naa(&forward).args(arguments).stderr(log))
 }
 
 #[track_caller]
@@ -65,8 +41,8 @@ fn tables_and_counters_are_read_over_tls_and_errors_name_the_options() {
     let log = File::create(files.path("log")).unwrap();
     let options =
         ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &client_ca, "--token", "secret"];
-    let lb = ForwarderProcess::start(&options, log);
-    let (plain, tls) = (format!("grpc://{}", lb.grpc), format!("grpcs://{}", lb.grpc));
+    let lb = forward(&options, log);
+    let (plain, tls) = (format!("grpc://{}", lb.text("/grpc")), format!("grpcs://{}", lb.text("/grpc")));
 
     let show = ["lb", "table", "show", &tls, "--token", "secret"];
     let trusting = [&show[..], &["--tls-ca", &trusted]].concat();

@@ -44,7 +44,7 @@ fn a_transform_that_needs_too_much_memory_is_refused_and_nobody_else_suffers() {
     let refused = large.wait_with_output().expect("it ends");
     assert!(stderr(&refused).contains("0x16"), "{}", stderr(&refused));
     assert!(stderr(&refused).contains("bytes beside its regions"), "{}", stderr(&refused));
-    assert!(wait_at_most(&mut server.child, Duration::from_millis(50)).is_none(), "the server lives");
+    assert!(wait_at_most(&mut server.process.child, Duration::from_millis(50)).is_none(), "the server lives");
 
     // What fits is computed, as this machine does it.
     let n = 131_101;

@@ -10,13 +10,12 @@ use std::{
     net::UdpSocket,
     os::unix::{fs::symlink, process::CommandExt as _},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
-use common::{ServerProcess, TempFolder, naa, run, stderr, wait_at_most};
-use ejfat_common::WorkerProcess;
-use serde_json::Value;
+use common::{Process, ServerProcess, TempFolder, naa, run, stderr, wait_at_most};
+use ejfat_common::start_worker;
 
 /// Sends an event of data id 1 that fits one segment.
 fn send(to: &str, event: u64, bytes: &[u8]) {
@@ -62,9 +61,9 @@ fn receivers_follow_no_links_and_replace_nothing() {
         symlink(&victim, out.join(name)).unwrap();
     }
     symlink("nowhere", out.join("1-3")).unwrap();
-    let worker = WorkerProcess::start(&["--events", "3", "--out", out.to_str().unwrap()]);
+    let worker = start_worker(&["--events", "3", "--out", out.to_str().unwrap()]);
     for event in 1..=3 {
-        send(&worker.address, event, format!("event {event}").as_bytes());
+        send(worker.address(), event, format!("event {event}").as_bytes());
     }
     let report = worker.end();
     assert_eq!(fs::read(&victim).unwrap(), b"old");
@@ -81,16 +80,15 @@ fn receivers_of_one_folder_lose_nothing() {
     const EVENTS: u64 = 400;
     let folder = TempFolder::new("results-shared");
     let count = EVENTS.to_string();
-    let start = || {
-        WorkerProcess::start(&["--events", &count, "--timeout", "60000", "--out", folder.0.to_str().unwrap()])
-    };
+    let start =
+        || start_worker(&["--events", &count, "--timeout", "60000", "--out", folder.0.to_str().unwrap()]);
     let workers = [start(), start()];
     for event in 0..EVENTS {
         for (at, worker) in workers.iter().enumerate() {
-            send(&worker.address, event, format!("{at} {event}").as_bytes());
+            send(worker.address(), event, format!("{at} {event}").as_bytes());
         }
     }
-    let reports = workers.map(WorkerProcess::end);
+    let reports = workers.map(Process::end);
     let files: BTreeMap<_, _> = folder
         .names()
         .into_iter()
@@ -124,17 +122,12 @@ fn a_full_disk_is_told_with_the_path_and_leaves_no_remains() {
     // Events: those before are kept.
     let recv = naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--out", out]);
     let Some(mut recv) = on_small_disk(&disk, "96k", &recv) else { return };
-    let mut child = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let to = ready["addresses"][0].as_str().unwrap();
+    let mut worker = Process::spawn(recv.stderr(Stdio::piped()));
     for event in 0..3 {
-        send(to, event, &[1; 40_000]);
+        send(worker.address(), event, &[1; 40_000]);
     }
-    let status = wait_at_most(&mut child, Duration::from_secs(30)).expect("it ends");
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let status = wait_at_most(&mut worker.child, Duration::from_secs(30)).expect("it ends");
+    let said = worker.errors();
     assert_eq!(status.code(), Some(1), "{said}");
     let names: Vec<_> = left(&said).iter().filter_map(|line| line.split(' ').next_back()).collect();
     assert_eq!(names, ["1-0", "1-1"], "{said}");
@@ -179,23 +172,15 @@ fn a_server_whose_events_cannot_be_written_says_so_and_ends() {
         disk.to_str().unwrap(),
     ]);
     let Some(mut serve) = on_small_disk(&disk, "96k", &serve) else { return };
-    let serve = serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = serve.spawn().unwrap();
-    let mut line = String::new();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    stdout.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let to = ready["services"]["reassembling"][0].as_str().unwrap();
+    let mut server = Process::spawn(serve.stderr(Stdio::piped()));
     for event in 0..3 {
-        send(to, event, &[1; 40_000]);
+        send(server.text("/services/reassembling/0"), event, &[1; 40_000]);
     }
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    line.clear();
-    stderr.read_line(&mut line).unwrap();
+    let ended = wait_at_most(&mut server.child, Duration::from_secs(30)).expect("it ends");
+    assert_eq!(ended.code(), Some(1));
+    let said = server.errors();
+    let line = said.lines().next().expect("a line");
     assert!(line.contains("1-2: No space left on device"), "{line}");
-    assert_eq!(wait_at_most(&mut child, Duration::from_secs(30)).expect("it ends").code(), Some(1));
-    let mut said = String::new();
-    stderr.read_to_string(&mut said).unwrap();
     assert!(said.contains("naa: reassembly ended: cannot write"), "{said}");
     assert_eq!(left(&said).len(), 2, "{said}");
 }
@@ -240,20 +225,18 @@ fn results_are_on_disk_before_they_are_reported_as_complete() {
     let (out, results) = (folder.file("result"), folder.file("results"));
     let call = |more: &[&str]| {
         let command = naa(&[&["call", "increment", "--server", &name, "--in", &data], more].concat());
-        without_sync(&folder, &command).output().unwrap()
+        let output = without_sync(&folder, &command).output().unwrap();
+        (output.status, stderr(&output))
     };
-    let failed = |output: &Output, text: &str| {
-        let said = stderr(output);
-        assert!(
-            output.status.code() == Some(1) && said.contains(text) && said.contains("Input/output"),
-            "{said}"
-        );
+    let failed = |(status, said): (ExitStatus, String), text: &str| {
+        let is_told = said.contains(text) && said.contains("Input/output");
+        assert!(status.code() == Some(1) && is_told, "{said}");
     };
-    failed(&call(&["--out", &out]), &format!("cannot write {out}"));
-    failed(&call(&["--out-dir", &results]), &format!("cannot write {results}/data"));
+    failed(call(&["--out", &out]), &format!("cannot write {out}"));
+    failed(call(&["--out-dir", &results]), &format!("cannot write {results}/data"));
     assert!(!Path::new(&out).exists(), "it has no name unless it is on disk");
     assert_eq!(fs::read_dir(&results).unwrap().count(), 0);
-    assert!(call(&["--out", &out, "--no-sync"]).status.success());
+    assert!(call(&["--out", &out, "--no-sync"]).0.success());
     assert_eq!(fs::read(&out).unwrap(), b"bcd");
 
     // Events have their names at once; that they are on disk is waited for at the end.
@@ -261,12 +244,10 @@ fn results_are_on_disk_before_they_are_reported_as_complete() {
     let recv =
         naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--events", "1", "--out", &events]);
     let mut recv = without_sync(&folder, &recv);
-    let mut child = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let ready = WorkerProcess::read(&mut stdout);
-    send(ready["addresses"][0].as_str().unwrap(), 5, b"event");
-    let output = child.wait_with_output().unwrap();
-    failed(&output, &format!("cannot bring the events in {events} to disk"));
+    let mut worker = Process::spawn(recv.stderr(Stdio::piped()));
+    send(worker.address(), 5, b"event");
+    let ended = (worker.child.wait().unwrap(), worker.errors());
+    failed(ended, &format!("cannot bring the events in {events} to disk"));
     assert_eq!(fs::read_to_string(format!("{events}/1-5")).unwrap(), "event");
 }
 
@@ -294,21 +275,16 @@ fn a_command_that_failed_is_not_waited_for_because_of_what_it_started() {
     let command = "exec 3<&0; sleep 120 & echo $! >&2; exit 3";
     let mut recv =
         naa(&["ejfat", "recv", "--listen", "127.0.0.1:0", "--json", "--events", "1", "--exec", command]);
-    let mut child = recv.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
-    let ready = WorkerProcess::read(&mut BufReader::new(child.stdout.take().unwrap()));
-    let to = ready["addresses"][0].as_str().unwrap();
-    let sent = run(&["ejfat", "send", "--to", to, "--rate", "0.5", &event]);
+    let mut worker = Process::spawn(recv.stderr(Stdio::piped()).process_group(0));
+    let sent = run(&["ejfat", "send", "--to", worker.address(), "--rate", "0.5", &event]);
     assert!(sent.status.success(), "{}", stderr(&sent));
-    let ended = wait_at_most(&mut child, Duration::from_secs(60));
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let ended = wait_at_most(&mut worker.child, Duration::from_secs(60));
+    let mut stderr = BufReader::new(worker.child.stderr.take().unwrap());
     let mut started = String::new();
     stderr.read_line(&mut started).unwrap();
     let killed = Command::new("kill").arg(started.trim()).status();
     assert!(killed.unwrap().success(), "{started}");
-    let Some(status) = ended else {
-        let _ = child.kill();
-        panic!("it waits after {:?}", begun.elapsed())
-    };
+    let Some(status) = ended else { panic!("it waits after {:?}", begun.elapsed()) };
     let mut said = String::new();
     stderr.read_to_string(&mut said).unwrap();
     assert!(status.code() == Some(1) && said.contains("exit status: 3"), "{said}");

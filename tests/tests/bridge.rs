@@ -7,7 +7,7 @@ use std::{
 
 use ejfat::ring::DeliveryMode;
 use naa_provider::ProviderChoice;
-use naa_tests::bridge::{Kills, Streaming, WorkerLocation, kills, stream};
+use naa_tests::bridge::{Case, WorkerLocation, kills, stream};
 
 /// One of those that stream as fast as it goes at a time: each wants the machine.
 static TURN: Mutex<()> = Mutex::new(());
@@ -27,10 +27,6 @@ fn seed() -> u64 {
     seed
 }
 
-fn program() -> std::path::PathBuf {
-    env!("CARGO_BIN_EXE_bridge").into()
-}
-
 fn at(net: u8, host: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, net, host).into()
 }
@@ -44,35 +40,27 @@ fn workers(net: u8) -> Vec<WorkerLocation> {
     vec![remote(2), remote(3), remote(4), WorkerLocation::Local]
 }
 
+fn case(placing: DeliveryMode, net: u8, ack_timeout: u8) -> Case {
+    Case {
+        bind: at(net, 1),
+        provider: ProviderChoice::Embedded,
+        placing,
+        workers: workers(net),
+        seed: seed() + u64::from(net),
+        ack_timeout,
+        program: env!("CARGO_BIN_EXE_bridge").into(),
+    }
+}
+
 fn streamed(placing: DeliveryMode, net: u8) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let events = if is_long() { 100_000 } else { 5_000 };
-    let case = Streaming {
-        bind: at(net, 1),
-        provider: ProviderChoice::Embedded,
-        placing,
-        workers: workers(net),
-        events,
-        seed: seed() + u64::from(net),
-        ack_timeout: STREAMED,
-        program: program(),
-    };
-    println!("{}", stream(&case).unwrap());
+    println!("{}", stream(&case(placing, net, STREAMED), events).unwrap());
 }
 
-fn killed(placing: DeliveryMode, net: u8, rounds: u32, redelivery: bool) {
-    let case = Kills {
-        bind: at(net, 1),
-        provider: ProviderChoice::Embedded,
-        placing,
-        workers: workers(net),
-        rounds,
-        redelivery,
-        seed: seed() + u64::from(net),
-        ack_timeout: KILLED,
-        program: program(),
-    };
-    println!("{}", kills(&case).unwrap());
+fn killed(placing: DeliveryMode, net: u8, redelivery: bool) {
+    let rounds = if is_long() { 100 } else { 5 };
+    println!("{}", kills(&case(placing, net, KILLED), rounds, redelivery).unwrap());
 }
 
 #[test]
@@ -87,15 +75,15 @@ fn every_event_arrives_once_and_whole_segment_by_segment() {
 
 #[test]
 fn who_is_killed_costs_what_it_had_and_comes_back() {
-    killed(DeliveryMode::Store, 12, if is_long() { 100 } else { 5 }, false);
+    killed(DeliveryMode::Store, 12, false);
 }
 
 #[test]
 fn who_is_killed_in_the_middle_of_segments_costs_what_it_had_and_comes_back() {
-    killed(DeliveryMode::Cut, 13, if is_long() { 100 } else { 5 }, false);
+    killed(DeliveryMode::Cut, 13, false);
 }
 
 #[test]
 fn what_the_bridge_has_of_who_is_killed_comes_again_to_those_who_ask() {
-    killed(DeliveryMode::Store, 14, if is_long() { 100 } else { 5 }, true);
+    killed(DeliveryMode::Store, 14, true);
 }

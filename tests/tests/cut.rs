@@ -3,17 +3,20 @@
 use std::{
     io::Write,
     sync::{Arc, Mutex},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use naa_host::{Device, Error, Param, ReturnCode, Session, SessionConfig, U24};
+use naa_host::{Error, ReturnCode, Session, U24};
 use naa_server::{
-    Config, Server,
+    Server,
     counters::{Cut, ServerCounters},
-    functions,
 };
-use naa_tests::slow::{self, SLOW};
+use naa_tests::{
+    local::{eventually, open, serve},
+    slow::SLOW,
+};
+
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Collects the log lines of this process.
 #[derive(Clone, Default)]
@@ -39,31 +42,15 @@ impl Write for Log {
 
 /// A session whose call of so many milliseconds has reached the server.
 fn calling(server: &Server, local: &str, milliseconds: u32) -> Session {
-    let device = Device::open(local.parse().unwrap()).unwrap();
-    let config = SessionConfig::default();
-    let mut session = Session::connect(&device, server.address(), &[Param::in_out(64)], &config).unwrap();
+    let mut session = open(local, server.address(), 64);
     let before = server.stats().calls.get();
     session.invoke(SLOW, U24::new(milliseconds).unwrap()).unwrap();
-    eventually(|| server.stats().calls.get() > before);
+    eventually(TIME_LIMIT, || server.stats().calls.get() > before);
     session
-}
-
-fn eventually(is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "it never becomes so");
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn counted(stats: &ServerCounters) -> [u64; 4] {
     Cut::ALL.map(|cause| stats.calls_cut(cause).get())
-}
-
-fn serve(address: &str, call_time: Duration) -> Server {
-    let mut config = Config::new(address.parse().unwrap());
-    config.call_time = call_time;
-    Server::start(config, functions::registry([slow::function()]).unwrap()).unwrap()
 }
 
 #[test]
@@ -79,20 +66,24 @@ fn a_call_that_is_cut_is_counted_by_its_cause_and_told_at_both_ends() {
         log.lines(&["WARN", "naa_host", "a call was cut", &peer, "function 100", cause])
     };
 
-    let strict = serve("127.0.6.140:0", Duration::from_millis(300));
+    let strict = serve("127.0.6.140", |config| config.call_time = Duration::from_millis(300));
     let mut late = calling(&strict, "127.0.6.141", 2000);
     let error = late.wait().unwrap().into_result().unwrap_err();
     assert_eq!(error.return_code(), Some(ReturnCode::KERNEL_TIMEOUT));
     for part in [&*strict.address().to_string(), "function 100", "raise the time"] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
-    eventually(|| counted(strict.stats()) == [1, 0, 0, 0] && server_told("127.0.6.141", "time_up") == 1);
+    eventually(TIME_LIMIT, || {
+        counted(strict.stats()) == [1, 0, 0, 0] && server_told("127.0.6.141", "time_up") == 1
+    });
     assert_eq!((naa_host::calls_cut(), host_told(&strict, "raise the time")), (1, 1));
     assert_eq!((strict.stats().calls.get(), strict.stats().calls_failed.get()), (1, 1));
 
-    let server = serve("127.0.6.142:0", Duration::from_secs(3600));
+    let server = serve("127.0.6.142", |config| config.call_time = Duration::from_secs(3600));
     calling(&server, "127.0.6.143", 2000).finalize().unwrap();
-    eventually(|| counted(server.stats()) == [0, 1, 0, 0] && server_told("127.0.6.143", "host_left") == 1);
+    eventually(TIME_LIMIT, || {
+        counted(server.stats()) == [0, 1, 0, 0] && server_told("127.0.6.143", "host_left") == 1
+    });
     assert_eq!(naa_host::calls_cut(), 1, "the host left by itself");
 
     let stats = server.stats().clone();

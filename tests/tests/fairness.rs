@@ -13,22 +13,15 @@ use naa_server::{
     functions,
     loop_service::{LoopService, StreamId, StreamingSession, SubscribingHost},
 };
-use naa_tests::slow::{self, SLOW};
+use naa_tests::{
+    local::{device, eventually, serve},
+    slow::SLOW,
+};
 
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const MIB: usize = 1 << 20;
 /// Longer than anything takes that is not held up, also on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-
-fn serve(local: &str, change: impl FnOnce(&mut Config)) -> Server {
-    let mut config = Config::new((local.parse::<std::net::IpAddr>().unwrap(), 0).into());
-    change(&mut config);
-    Server::start(config, functions::registry([slow::function()]).unwrap()).unwrap()
-}
-
-fn device(local: &str) -> Device {
-    Device::open(local.parse().unwrap()).unwrap()
-}
 
 fn connect(device: &Device, server: &Server, bytes: usize) -> Result<Session, naa_host::Error> {
     Session::connect(device, server.address(), &[Param::in_out(bytes)], &SessionConfig::default())
@@ -38,15 +31,6 @@ fn connect(device: &Device, server: &Server, bytes: usize) -> Result<Session, na
 fn slow(session: &mut Session, milliseconds: u32) -> Result<(), naa_host::Error> {
     session.invoke(SLOW, U24::new(milliseconds).unwrap())?;
     session.wait()?.into_result().map(drop)
-}
-
-#[track_caller]
-fn eventually(mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + TIME_LIMIT;
-    while !holds() {
-        assert!(Instant::now() < end, "it did not come about in {TIME_LIMIT:?}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]
@@ -72,7 +56,7 @@ fn a_peer_that_reserves_all_it_can_leaves_memory_to_others() {
     // A third peer gets its first session from the reserve.
     let mut newcomer = connect(&device("127.0.6.63"), &server, MIB / 4).unwrap();
     newcomer.call(INCREMENT).unwrap();
-    eventually(|| {
+    eventually(TIME_LIMIT, || {
         let peers = server.stats().peers();
         let of = |name: &str| {
             peers.iter().find(|of| of.peer.is_some_and(|peer| peer.to_string() == name)).cloned()
@@ -83,7 +67,7 @@ fn a_peer_that_reserves_all_it_can_leaves_memory_to_others() {
     });
     drop(held);
     drop(newcomer);
-    eventually(|| server.memory_used() == 0);
+    eventually(TIME_LIMIT, || server.memory_used() == 0);
 }
 
 #[test]
@@ -96,7 +80,7 @@ fn a_peer_waits_for_none_of_anothers_calls() {
     for session in &mut hogs {
         session.invoke(SLOW, U24::new(2000).unwrap()).unwrap();
     }
-    eventually(|| server.stats().calls.get() == 8);
+    eventually(TIME_LIMIT, || server.stats().calls.get() == 8);
     for _ in 0..5 {
         slow(&mut session, 1).unwrap();
     }
@@ -116,10 +100,10 @@ fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
     for left in 1..=2 {
         let mut session = connect(&hog, &server, MIB).unwrap();
         session.invoke(SLOW, U24::new(3000).unwrap()).unwrap();
-        eventually(|| server.stats().calls.get() == left);
+        eventually(TIME_LIMIT, || server.stats().calls.get() == left);
         thread::sleep(Duration::from_millis(50));
         drop(session);
-        eventually(|| server.stats().sessions.get() == 0);
+        eventually(TIME_LIMIT, || server.stats().sessions.get() == 0);
     }
     // The memory of the abandoned calls is still charged to the peer.
     assert_eq!(server.memory_used(), 2 * MIB as u64);
@@ -130,8 +114,8 @@ fn calls_that_a_peer_leaves_count_against_it_and_nobody_else() {
     let mut other = connect(&device("127.0.6.69"), &server, 64).unwrap();
     slow(&mut other, 1).unwrap();
     // This peer is served again, too, when its abandoned calls have ended.
-    eventually(|| slow(&mut session, 1).is_ok());
-    eventually(|| server.memory_used() < MIB as u64);
+    eventually(TIME_LIMIT, || slow(&mut session, 1).is_ok());
+    eventually(TIME_LIMIT, || server.memory_used() < MIB as u64);
 }
 
 /// A loop service with a defect.
@@ -168,7 +152,7 @@ fn a_server_whose_thread_ended_says_so() {
     let config = Config::new("127.0.6.70:0".parse().unwrap());
     let broken = Broken(std::fs::File::open("/dev/null").unwrap());
     let server = Server::start_with(config, functions::builtins().unwrap(), Some(Box::new(broken))).unwrap();
-    eventually(|| server.ended().is_some());
+    eventually(TIME_LIMIT, || server.ended().is_some());
     assert!(server.ended().unwrap().contains("panicked"));
     let healthy = serve("127.0.6.71", |_| {});
     assert_eq!(healthy.ended(), None);

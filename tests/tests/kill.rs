@@ -2,13 +2,12 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::SocketAddr,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use naa_host::{Device, Error, FunctionCode, Param, Session, SessionConfig, U24};
+use naa_host::{Error, FunctionCode, U24};
 use naa_server::{
     Config, Server,
     call::{Call, CallFailure},
@@ -16,7 +15,10 @@ use naa_server::{
     function::{Function, FunctionInfo},
     functions,
 };
-use naa_tests::slow::{self, SLOW};
+use naa_tests::{
+    local::{eventually, open, serve},
+    slow::{self, SLOW},
+};
 
 /// Eight times 4.096 us * 2^17, one probe, and room for a busy machine.
 const NOTICED: Duration = Duration::from_secs(12);
@@ -44,19 +46,9 @@ impl PeerProcess {
     }
 }
 
-fn local_server(address: &str) -> Server {
-    let registry = functions::registry([slow::function()]).unwrap();
-    Server::start(Config::new(address.parse().unwrap()), registry).unwrap()
-}
-
-fn open(local: &str, server: SocketAddr, len: usize) -> Session {
-    let device = Device::open(local.parse().unwrap()).unwrap();
-    Session::connect(&device, server, &[Param::in_out(len)], &SessionConfig::default()).unwrap()
-}
-
 #[test]
 fn killed_hosts_cost_their_session_only() {
-    let server = local_server("127.0.6.1:0");
+    let server = serve("127.0.6.1", |_| {});
     let address = server.address().to_string();
     let mut witness = open("127.0.6.2", server.address(), 4096);
     for round in 0u64..12 {
@@ -71,7 +63,7 @@ fn killed_hosts_cost_their_session_only() {
     let (calls, cut) = (server.stats().calls.get(), server.stats().calls_connection_failed.get());
     let (host, said) = PeerProcess::start(&["waiting-host", &address, "127.0.6.3"]);
     assert_eq!(said, "calling");
-    calls_reach(&server, calls + 1);
+    eventually(NOTICED, || server.stats().calls.get() > calls);
     host.kill();
     alone(&server, 1);
     assert_eq!(server.stats().calls_connection_failed.get(), cut + 1, "the call of a killed host is cut");
@@ -80,21 +72,9 @@ fn killed_hosts_cost_their_session_only() {
 }
 
 /// Waits until the server has no more than so many sessions.
+#[track_caller]
 fn alone(server: &Server, sessions: u64) {
-    let start = Instant::now();
-    while server.stats().sessions.get() > sessions {
-        assert!(start.elapsed() < NOTICED, "{} sessions are left", server.stats().sessions.get());
-        thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Waits until the server has had so many calls.
-fn calls_reach(server: &Server, calls: u64) {
-    let start = Instant::now();
-    while server.stats().calls.get() < calls {
-        assert!(start.elapsed() < NOTICED, "the call does not come");
-        thread::sleep(Duration::from_millis(1));
-    }
+    eventually(NOTICED, || server.stats().sessions.get() <= sessions);
 }
 
 /// Takes a second, and then says that its time is up.
@@ -119,7 +99,7 @@ fn a_call_whose_time_is_up_is_cut_once_though_its_host_was_killed() {
     let server = Server::start(config, functions::registry([function]).unwrap()).unwrap();
     let (host, said) = PeerProcess::start(&["waiting-host", &server.address().to_string(), "127.0.6.146"]);
     assert_eq!(said, "calling");
-    calls_reach(&server, 1);
+    eventually(NOTICED, || server.stats().calls.get() >= 1);
     // Before the answer, which it does not acknowledge then.
     host.kill();
     alone(&server, 0);
@@ -143,7 +123,7 @@ fn a_killed_server_gives_the_host_an_error_in_time() {
 
 #[test]
 fn a_slow_function_is_not_a_dead_peer() {
-    let server = local_server("127.0.6.6:0");
+    let server = serve("127.0.6.6", |_| {});
     let mut session = open("127.0.6.7", server.address(), 64);
     // Longer than it takes to give a dead peer up.
     session.invoke(SLOW, U24::new(7_000).unwrap()).unwrap();

@@ -1,19 +1,13 @@
 //! What a server makes of a device's limits.
 
-use naa_host::{Device, Error, FunctionCode, Param, Session, SessionConfig};
-use naa_server::{Config, Server, functions};
-
-fn serve(local: &str, limit: impl FnOnce(&mut Config)) -> Server {
-    let mut config = Config::new((local.parse::<std::net::IpAddr>().unwrap(), 0).into());
-    limit(&mut config);
-    Server::start(config, functions::builtins().unwrap()).unwrap()
-}
+use naa_host::{Error, FunctionCode, Param, Session, SessionConfig};
+use naa_tests::local::{device, serve};
 
 #[test]
 fn there_are_as_many_sessions_as_the_completion_queue_has_room_for() {
     // 32 regions take 44 completions of a session.
     let server = serve("127.0.6.40", |config| config.device.limits.max_cq_depth = 100);
-    let device = Device::open("127.0.6.41".parse().unwrap()).unwrap();
+    let device = device("127.0.6.41");
     let config = SessionConfig::default();
     let connect = || Session::connect(&device, server.address(), &[Param::in_out(64)], &config);
     // The queue's places are free again when sessions have ended.
@@ -38,7 +32,7 @@ fn there_are_as_many_sessions_as_the_completion_queue_has_room_for() {
 #[test]
 fn there_are_as_many_regions_as_a_queue_pair_has_room_for() {
     let server = serve("127.0.6.42", |config| config.device.limits.max_wr = 10);
-    let device = Device::open("127.0.6.43".parse().unwrap()).unwrap();
+    let device = device("127.0.6.43");
     let connect = |count| {
         let params = vec![Param::in_out(16); count];
         Session::connect(&device, server.address(), &params, &SessionConfig::default())

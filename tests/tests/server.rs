@@ -2,21 +2,23 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use naa_host::{Device, Dialect, Error, FunctionCode, Gone, Param, Session, SessionConfig, U24};
+use naa_host::{Dialect, Error, FunctionCode, Gone, Param, Session, SessionConfig, U24};
 use naa_server::{
     Config, Server,
     call::{Call, CallFailure},
     function::{Function, FunctionInfo},
     functions,
 };
-use naa_tests::slow::{self, SLOW};
+use naa_tests::{
+    local::{device, open, serve},
+    slow::{self, SLOW},
+};
 
 #[test]
 fn a_call_and_its_results_outlive_the_order_to_end() {
     const LEN: usize = 64 << 20;
-    let registry = functions::registry([slow::function()]).unwrap();
-    let server = Server::start(Config::new("127.0.6.20:0".parse().unwrap()), registry).unwrap();
-    let device = Device::open("127.0.6.21".parse().unwrap()).unwrap();
+    let server = serve("127.0.6.20", |_| {});
+    let device = device("127.0.6.21");
     let config = SessionConfig::default();
     let idle = Session::connect(&device, server.address(), &[Param::in_out(64)], &config).unwrap();
     let mut busy = Session::connect(&device, server.address(), &[Param::in_out(LEN)], &config).unwrap();
@@ -38,10 +40,8 @@ fn a_call_and_its_results_outlive_the_order_to_end() {
 
 #[test]
 fn too_many_regions_are_refused_by_name() {
-    let mut config = Config::new("127.0.6.22:0".parse().unwrap());
-    config.limits.max_regions = 4;
-    let server = Server::start(config, functions::builtins().unwrap()).unwrap();
-    let device = Device::open("127.0.6.23".parse().unwrap()).unwrap();
+    let server = serve("127.0.6.22", |config| config.limits.max_regions = 4);
+    let device = device("127.0.6.23");
     let connect = |count| {
         let params = vec![Param::in_out(16); count];
         Session::connect(&device, server.address(), &params, &SessionConfig::default())
@@ -55,11 +55,8 @@ fn too_many_regions_are_refused_by_name() {
 #[test]
 fn a_host_that_is_still_writing_is_told() {
     const LEN: usize = 256 << 20;
-    let registry = functions::builtins().unwrap();
-    let server = Server::start(Config::new("127.0.6.24:0".parse().unwrap()), registry).unwrap();
-    let device = Device::open("127.0.6.25".parse().unwrap()).unwrap();
-    let config = SessionConfig::default();
-    let mut session = Session::connect(&device, server.address(), &[Param::in_out(LEN)], &config).unwrap();
+    let server = serve("127.0.6.24", |_| {});
+    let mut session = open("127.0.6.25", server.address(), LEN);
     session.slice_mut(0).unwrap().fill(7);
     session.invoke(FunctionCode::constant(1), U24::ZERO).unwrap();
     let waiting = thread::spawn(move || {
@@ -104,7 +101,7 @@ fn a_large_catalogue_is_read_whatever_dialect_the_session_has() {
     };
     let registry = functions::registry([described(100), described(101)]).unwrap();
     let server = Server::start(Config::new("127.0.6.147:0".parse().unwrap()), registry).unwrap();
-    let device = Device::open("127.0.6.148".parse().unwrap()).unwrap();
+    let device = device("127.0.6.148");
     for dialect in [Dialect::Main, Dialect::Next] {
         let config = SessionConfig { dialect, ..SessionConfig::default() };
         let catalogue = naa_host::functions_with(&device, server.address(), &config).unwrap();

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    grid::{Instead, name},
+    grid::{Sweep, name},
     point::{Direction, Sizes},
 };
 use crate::sides::Wait;
@@ -138,14 +138,9 @@ fn bytes(text: &str) -> Result<u64, String> {
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Args {
-    pub(crate) fn instead(&self) -> Instead {
-        Instead {
-            waits: self.wait.clone(),
-            sizes: self.sizes.clone(),
-            params: self.params.clone(),
-            bytes: self.bytes.clone(),
-            directions: self.direction.clone(),
-        }
+    pub(crate) fn instead(&self) -> Sweep<'_> {
+        let Self { wait, sizes, params, bytes, direction, .. } = self;
+        Sweep { waits: wait, sizes, params, bytes, directions: direction }
     }
 
     /// With everything that figures depend on, in one order: runs with the same command can be one.

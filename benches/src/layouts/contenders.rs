@@ -26,13 +26,15 @@ fn thresholds(workload: &Workload) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::point::{Direction, Sizes},
+        super::{
+            fit::synthetic,
+            point::{Direction, Sizes},
+        },
         *,
     };
 
     fn names(params: u16, bytes: u64, sizes: Sizes) -> Vec<String> {
-        let (provider, wait, direction) = ("embedded".into(), "spin".into(), Direction::Both);
-        let workload = Workload { provider, wait, sizes, params, bytes, direction };
+        let workload = Workload { sizes, direction: Direction::Both, ..synthetic::workload(params, bytes) };
         let all: Vec<_> = contenders(&workload).iter().map(LayoutChoice::to_string).collect();
         let (first, rest) = all.split_at(3);
         assert_eq!(first, ["symmetric", "asymmetric", "gathered"]);

@@ -56,15 +56,17 @@ fn cells(point: &Point) -> impl serde::Serialize {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::point::{Direction, Sizes, Workload},
+        super::{
+            fit::synthetic,
+            point::{Direction, Sizes, Workload},
+        },
         *,
     };
 
     #[test]
     fn lines_have_the_columns_and_plain_numbers() {
-        let (provider, wait) = ("embedded".into(), "spin".into());
-        let direction = Direction::Both;
-        let workload = Workload { provider, wait, sizes: Sizes::Mixed, params: 31, bytes: 64, direction };
+        let (sizes, direction) = (Sizes::Mixed, Direction::Both);
+        let workload = Workload { sizes, direction, ..synthetic::workload(31, 64) };
         let point = Point {
             workload,
             layout: "auto".into(),

@@ -101,12 +101,7 @@ pub(crate) fn about(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::point::Sizes, *};
-
-    fn workload(params: u16, bytes: u64) -> Workload {
-        let (provider, wait) = ("embedded".into(), "spin".into());
-        Workload { provider, wait, sizes: Sizes::Equal, params, bytes, direction: Direction::Both }
-    }
+    use super::{super::fit::synthetic::workload, *};
 
     #[test]
     fn large_parameters_have_fewer_repeats_and_none_gets_lost() {

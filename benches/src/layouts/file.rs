@@ -46,16 +46,12 @@ impl Folder {
         self.0.join("layouts.html")
     }
 
-    fn old(&self) -> PathBuf {
-        self.0.join("layouts.old.json")
-    }
-
     /// Keeps what is there from an earlier run. What was kept, in words.
     ///
     /// # Errors
     /// If it cannot be renamed.
     pub(crate) fn keep_old(&self) -> anyhow::Result<Option<String>> {
-        let (json, old) = (self.json(), self.old());
+        let (json, old) = (self.json(), self.0.join("layouts.old.json"));
         match fs::rename(&json, &old) {
             Ok(()) => Ok(Some(format!("{} of an earlier run is {} now", json.display(), old.display()))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -173,7 +169,7 @@ mod tests {
         folder.save(&Written { run: &run, rows: &[] }).unwrap();
         assert_eq!(read(&folder.json()).unwrap(), run);
         assert!(folder.keep_old().unwrap().unwrap().contains("layouts.old.json"));
-        assert!(!folder.json().exists() && folder.old().exists());
+        assert!(!folder.json().exists() && path.join("layouts.old.json").exists());
         fs::write(folder.json(), "{}").unwrap();
         let error = format!("{:#}", folder.resume(run).unwrap_err());
         assert!(error.contains("is not what `naa bench layouts` writes"), "{error}");

@@ -13,23 +13,13 @@ const MOST: u64 = 64 * MIB;
 const QUICK_MOST: u64 = 32 * MIB;
 
 /// What a sweep consists of: every combination.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sweep {
-    pub(crate) waits: Vec<Wait>,
-    pub(crate) sizes: Vec<Sizes>,
-    pub(crate) params: Vec<u16>,
-    pub(crate) bytes: Vec<u64>,
-    pub(crate) directions: Vec<Direction>,
-}
-
-/// What takes the place of each sweep's own; empty: nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Instead {
-    pub(crate) waits: Vec<Wait>,
-    pub(crate) sizes: Vec<Sizes>,
-    pub(crate) params: Vec<u16>,
-    pub(crate) bytes: Vec<u64>,
-    pub(crate) directions: Vec<Direction>,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sweep<'a> {
+    pub(crate) waits: &'a [Wait],
+    pub(crate) sizes: &'a [Sizes],
+    pub(crate) params: &'a [u16],
+    pub(crate) bytes: &'a [u64],
+    pub(crate) directions: &'a [Direction],
 }
 
 /// The two ends' device.
@@ -49,51 +39,54 @@ pub(crate) struct Planned {
     pub(crate) address: Option<IpAddr>,
 }
 
-const SPIN: [Wait; 1] = [Wait::Spin];
-const BOTH_SIZES: [Sizes; 2] = [Sizes::Equal, Sizes::Mixed];
-const ONE_WAY: [Direction; 2] = [Direction::In, Direction::Out];
-const BOTH_WAYS: [Direction; 1] = [Direction::Both];
+const SPIN: &[Wait] = &[Wait::Spin];
+const BLOCK: &[Wait] = &[Wait::Block];
+const BOTH_WAITS: &[Wait] = &[Wait::Spin, Wait::Block];
+const EQUAL: &[Sizes] = &[Sizes::Equal];
+const BOTH_SIZES: &[Sizes] = &[Sizes::Equal, Sizes::Mixed];
+const ONE_WAY: &[Direction] = &[Direction::In, Direction::Out];
+const BOTH_WAYS: &[Direction] = &[Direction::Both];
+/// A few numbers of parameters, and some of their sizes.
+const FEW: &[u16] = &[1, 8, 31, 255];
+const SOME: &[u64] = &[64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB];
 
-fn sweep(waits: &[Wait], sizes: &[Sizes], params: &[u16], bytes: &[u64], directions: &[Direction]) -> Sweep {
-    Sweep {
-        waits: waits.to_vec(),
-        sizes: sizes.to_vec(),
-        params: params.to_vec(),
-        bytes: bytes.to_vec(),
-        directions: directions.to_vec(),
-    }
+const fn sweep<'a>(
+    waits: &'a [Wait],
+    sizes: &'a [Sizes],
+    params: &'a [u16],
+    bytes: &'a [u64],
+    directions: &'a [Direction],
+) -> Sweep<'a> {
+    Sweep { waits, sizes, params, bytes, directions }
 }
 
 /// As many bytes in one parameter as 31 of 64 B have, for comparison.
 pub(crate) const TOGETHER: u64 = 31 * 64;
 
-fn usual() -> Vec<Sweep> {
-    let waits = [Wait::Spin, Wait::Block];
-    let params = [1, 2, 4, 8, 16, 31, 255];
-    let few = [1, 8, 31, 255];
-    let bytes = [64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 16 * MIB, 64 * MIB];
-    vec![
-        sweep(&waits, &BOTH_SIZES[..1], &[1], &[TOGETHER], &BOTH_WAYS),
-        sweep(&SPIN, &BOTH_SIZES, &params, &bytes, &BOTH_WAYS),
-        sweep(&SPIN, &BOTH_SIZES, &few, &[64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB], &ONE_WAY),
-        sweep(&[Wait::Block], &BOTH_SIZES, &few, &[64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB], &BOTH_WAYS),
-    ]
-}
+const USUAL: [Sweep<'static>; 4] = [
+    sweep(BOTH_WAITS, EQUAL, &[1], &[TOGETHER], BOTH_WAYS),
+    sweep(
+        SPIN,
+        BOTH_SIZES,
+        &[1, 2, 4, 8, 16, 31, 255],
+        &[64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 16 * MIB, 64 * MIB],
+        BOTH_WAYS,
+    ),
+    sweep(SPIN, BOTH_SIZES, FEW, SOME, ONE_WAY),
+    sweep(BLOCK, BOTH_SIZES, FEW, SOME, BOTH_WAYS),
+];
 
-fn quick() -> Vec<Sweep> {
-    let waits = [Wait::Spin, Wait::Block];
-    vec![
-        sweep(&waits, &BOTH_SIZES[..1], &[1], &[TOGETHER], &BOTH_WAYS),
-        sweep(&SPIN, &BOTH_SIZES, &[1, 4, 31, 255], &[64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB], &BOTH_WAYS),
-        sweep(&SPIN, &BOTH_SIZES[..1], &[4, 31], &[64, 4 * KIB, 64 * KIB], &ONE_WAY),
-        sweep(&[Wait::Block], &BOTH_SIZES[..1], &[1, 4, 31], &[64, 4 * KIB, 64 * KIB], &BOTH_WAYS),
-    ]
-}
+const QUICK: [Sweep<'static>; 4] = [
+    sweep(BOTH_WAITS, EQUAL, &[1], &[TOGETHER], BOTH_WAYS),
+    sweep(SPIN, BOTH_SIZES, &[1, 4, 31, 255], SOME, BOTH_WAYS),
+    sweep(SPIN, EQUAL, &[4, 31], &[64, 4 * KIB, 64 * KIB], ONE_WAY),
+    sweep(BLOCK, EQUAL, &[1, 4, 31], &[64, 4 * KIB, 64 * KIB], BOTH_WAYS),
+];
 
-/// Workloads in the order in which they are measured, each once; those of one wait and provider one after the other.
-pub(crate) fn plan(providers: &[DevicePair], is_quick: bool, instead: &Instead) -> Vec<Planned> {
-    let sweeps: Vec<_> =
-        if is_quick { quick() } else { usual() }.into_iter().map(|sweep| sweep.but(instead)).collect();
+/// Workloads in the order in which they are measured, each once; those of one wait and provider one after the other. What there is in `instead`
+/// takes the place of each sweep's own.
+pub(crate) fn plan(providers: &[DevicePair], is_quick: bool, instead: Sweep<'_>) -> Vec<Planned> {
+    let sweeps = if is_quick { QUICK } else { USUAL }.map(|sweep| sweep.but(instead));
     // What was asked for is measured whatever its size.
     let most = match (instead.bytes.is_empty(), is_quick) {
         (false, _) => u64::MAX,
@@ -115,29 +108,29 @@ pub(crate) fn plan(providers: &[DevicePair], is_quick: bool, instead: &Instead) 
     all
 }
 
-impl Sweep {
-    fn but(self, instead: &Instead) -> Self {
-        fn either<T: Clone>(own: Vec<T>, instead: &[T]) -> Vec<T> {
-            if instead.is_empty() { own } else { instead.to_vec() }
+impl Sweep<'_> {
+    fn but(self, instead: Self) -> Self {
+        fn either<'a, T>(own: &'a [T], instead: &'a [T]) -> &'a [T] {
+            if instead.is_empty() { own } else { instead }
         }
         Self {
-            waits: either(self.waits, &instead.waits),
-            sizes: either(self.sizes, &instead.sizes),
-            params: either(self.params, &instead.params),
-            bytes: either(self.bytes, &instead.bytes),
-            directions: either(self.directions, &instead.directions),
+            waits: either(self.waits, instead.waits),
+            sizes: either(self.sizes, instead.sizes),
+            params: either(self.params, instead.params),
+            bytes: either(self.bytes, instead.bytes),
+            directions: either(self.directions, instead.directions),
         }
     }
 
     fn workloads(&self, provider: &str, wait: Wait) -> Vec<Workload> {
         let mut all = Vec::new();
-        for &sizes in &self.sizes {
-            for &params in &self.params {
+        for &sizes in self.sizes {
+            for &params in self.params {
                 // One parameter has nothing to be mixed with.
                 if sizes == Sizes::Mixed && params == 1 {
                     continue;
                 }
-                for &bytes in &self.bytes {
+                for &bytes in self.bytes {
                     all.extend(self.directions.iter().map(|&direction| {
                         let (provider, wait) = (provider.into(), name(wait).into());
                         Workload { provider, wait, sizes, params, bytes, direction }
@@ -163,14 +156,14 @@ mod tests {
 
     const EMBEDDED: DevicePair = DevicePair { name: "embedded", address: None };
 
-    fn of(is_quick: bool, instead: &Instead) -> Vec<Planned> {
+    fn of(is_quick: bool, instead: Sweep<'_>) -> Vec<Planned> {
         plan(&[EMBEDDED], is_quick, instead)
     }
 
     #[test]
     fn every_workload_is_there_once_and_fits() {
         for (is_quick, most) in [(false, MOST), (true, QUICK_MOST)] {
-            let all = of(is_quick, &Instead::default());
+            let all = of(is_quick, Sweep::default());
             let different: BTreeSet<_> = all.iter().map(|planned| planned.workload.clone()).collect();
             assert_eq!(different.len(), all.len());
             assert!(different.iter().all(|workload| workload.total() <= most));
@@ -184,14 +177,14 @@ mod tests {
             assert!(has(255, 64, "spin") && different.iter().any(|w| w.direction == Direction::Out));
             assert!(!different.iter().any(|w| w.params == 1 && w.sizes == Sizes::Mixed));
         }
-        let largest = of(false, &Instead::default()).into_iter().map(|p| p.workload.bytes).max();
+        let largest = of(false, Sweep::default()).into_iter().map(|p| p.workload.bytes).max();
         assert_eq!(largest, Some(64 * MIB));
     }
 
     #[test]
     fn ends_are_started_once_for_each_provider_and_wait() {
         let verbs = DevicePair { name: "verbs", address: Some("10.9.0.1".parse().unwrap()) };
-        let all = plan(&[EMBEDDED, verbs], false, &Instead::default());
+        let all = plan(&[EMBEDDED, verbs], false, Sweep::default());
         let mut ends: Vec<_> = all.iter().map(|planned| (planned.address, planned.wait)).collect();
         ends.dedup();
         assert_eq!(ends.len(), 4);
@@ -199,17 +192,10 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_measured() {
-        let instead = Instead {
-            waits: vec![Wait::Block],
-            sizes: vec![Sizes::Mixed],
-            params: vec![3],
-            bytes: vec![512 * MIB],
-            directions: vec![Direction::Out],
-        };
-        let all = of(true, &instead);
+        let all = of(true, sweep(BLOCK, &[Sizes::Mixed], &[3], &[512 * MIB], &[Direction::Out]));
         let names: Vec<_> = all.iter().map(|planned| planned.workload.to_string()).collect();
         assert_eq!(names, ["embedded, block: 3 x 512 MiB mixed out"]);
-        let fewer = of(false, &Instead { params: vec![31], ..Instead::default() });
+        let fewer = of(false, Sweep { params: &[31], ..Sweep::default() });
         assert!(fewer.len() > 20 && fewer.iter().all(|planned| planned.workload.params == 31));
     }
 }

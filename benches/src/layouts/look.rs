@@ -1,6 +1,6 @@
 //! What this machine has: providers, and what figures depend on.
 
-use std::{fs, net::IpAddr};
+use std::net::IpAddr;
 
 use anyhow::{Context as _, bail};
 use naa_measure::energy::Counters;
@@ -9,10 +9,7 @@ use nix::ifaddrs::getifaddrs;
 use roce_udp::free_loopback;
 
 use super::grid::DevicePair;
-use crate::placement::CpuPlacement;
-
-const EMBEDDED: &str = "embedded";
-const VERBS: &str = "verbs";
+use crate::placement::{self, CpuPlacement};
 
 /// Providers, and why others are not measured.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +50,7 @@ pub(crate) fn providers(wanted: &[Kind], bind: Option<IpAddr>) -> anyhow::Result
 
 fn embedded() -> anyhow::Result<DevicePair> {
     free_loopback()?;
-    Ok(DevicePair { name: EMBEDDED, address: None })
+    Ok(DevicePair { name: "embedded", address: None })
 }
 
 fn verbs(bind: Option<IpAddr>) -> anyhow::Result<DevicePair> {
@@ -67,7 +64,7 @@ fn verbs(bind: Option<IpAddr>) -> anyhow::Result<DevicePair> {
             .find(|&address| is_rdma(address))
             .context("no address of this machine is an RDMA device's")?,
     };
-    Ok(DevicePair { name: VERBS, address: Some(address) })
+    Ok(DevicePair { name: "verbs", address: Some(address) })
 }
 
 fn is_rdma(address: IpAddr) -> bool {
@@ -99,10 +96,7 @@ pub(crate) fn counters() -> (Option<Counters>, String) {
 
 /// What figures depend on, in a line each: the same whenever it is asked.
 pub(crate) fn machine(placement: &CpuPlacement, energy: String) -> Vec<String> {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/cpuinfo");
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cpus = info.lines().filter(|line| line.starts_with("processor")).count();
+    let [cpus, kernel] = placement::machine();
     let memory = region::physical_memory().unwrap_or_default() as f64 / f64::from(1 << 30);
     let ends = if placement.near.is_empty() {
         "the kernel places the two ends".into()
@@ -110,9 +104,9 @@ pub(crate) fn machine(placement: &CpuPlacement, energy: String) -> Vec<String> {
         format!("host on CPUs {:?}, server on CPUs {:?}", placement.near, placement.far)
     };
     vec![
-        format!("{cpus} x {}", model.map_or("unnamed CPUs", |(_, name)| name.trim())),
+        cpus,
         format!("{memory:.0} GiB of memory"),
-        format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        kernel,
         format!("naa {}", env!("CARGO_PKG_VERSION")),
         ends,
         energy,

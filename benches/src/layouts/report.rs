@@ -24,6 +24,8 @@ mod text;
 mod together;
 mod view;
 
+use std::collections::BTreeSet;
+
 use super::{
     fit::contest::Contest,
     point::{Direction, Run, Sizes},
@@ -215,6 +217,11 @@ fn method(run: &Run) -> Markup {
              within the spread of either point, count as none; symmetric, as the simplest, takes ties."
         }
     }
+}
+
+/// Each once, in order.
+fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
+    values.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

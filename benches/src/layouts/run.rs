@@ -90,7 +90,7 @@ struct Step {
 
 fn steps(args: &Args, providers: &[DevicePair], table: &TextTable) -> anyhow::Result<Vec<Step>> {
     let repeats = args.repeats.unwrap_or(if args.quick { QUICK_REPEATS } else { LEAST_REPEATS });
-    let mut planned = grid::plan(providers, args.quick, &args.instead());
+    let mut planned = grid::plan(providers, args.quick, args.instead());
     if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) && args.wait.is_empty() {
         planned.retain(|planned| planned.wait != Wait::Spin);
         table.line(
@@ -118,10 +118,7 @@ fn list(steps: &[Step], table: &TextTable) -> anyhow::Result<()> {
 
 /// What `auto` follows over each provider.
 fn rules(asked: Option<LayoutRule>, providers: &[DevicePair]) -> anyhow::Result<Vec<ProviderRule>> {
-    let everywhere = match asked {
-        Some(rule) => Some(rule),
-        None => layout_rule_from_env()?,
-    };
+    let everywhere = asked.map_or_else(layout_rule_from_env, |rule| Ok(Some(rule)))?;
     let rule = |provider: &DevicePair| ProviderRule {
         provider: provider.name.into(),
         rule: everywhere.unwrap_or_else(|| default_layout_rule(provider.name)).to_string(),
@@ -161,13 +158,13 @@ impl Measuring<'_> {
                 Err(error) if error.is::<Unmeasured>() && in_a_row + 1 < MOST_FAILED => {
                     (failed, in_a_row) = (failed + 1, in_a_row + 1);
                     let line = format!("{} is not measured: {error:#}", step.planned.workload);
-                    progress.suspend(|| self.table.line(&line))?;
+                    progress.shown.bar.suspend(|| self.table.line(&line))?;
                 }
                 Err(error) => return Err(error.context(step.planned.workload.to_string())),
             }
             progress.end(step.estimate);
         }
-        progress.finish();
+        progress.shown.bar.finish_and_clear();
         Ok(failed)
     }
 }
@@ -188,7 +185,7 @@ impl Pairs<'_> {
         if self.current.as_ref().is_none_or(|(current, _)| *current != ends) {
             // Nothing of others may run meanwhile.
             self.current = None;
-            let pair = Pair::start(Some(Far::Layouts(ends)), Near::Layouts(ends), self.placement)?;
+            let pair = Pair::start(Some(Far::Layouts(ends)), None, Near::Layouts(ends), self.placement)?;
             self.current = Some((ends, pair));
         }
         self.current.as_mut().map(|(_, pair)| pair).context("processes that were just started")

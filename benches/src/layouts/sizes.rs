@@ -33,11 +33,10 @@ fn mixed(count: usize, bytes: u64, least: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layouts::point::Direction;
+    use crate::layouts::fit::synthetic::workload;
 
     fn of(sizes: Sizes, params: u16, bytes: u64) -> Vec<u64> {
-        let (provider, wait) = ("embedded".into(), "spin".into());
-        super::sizes(&Workload { provider, wait, sizes, params, bytes, direction: Direction::In })
+        super::sizes(&Workload { sizes, ..workload(params, bytes) })
     }
 
     #[test]

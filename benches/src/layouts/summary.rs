@@ -87,22 +87,15 @@ fn auto_row(provider: &str, ratios: &AutoRatios, contests: &[Contest<'_>]) -> Ro
     let pair = contest
         .zip(auto)
         .map(|(contest, auto)| (calls_per_second(auto.p50_us), calls_per_second(contest.best().us())));
-    let below = ratios.below();
-    let pass = match below {
-        0 => Some(true),
-        below if below > ratios.noise => Some(false),
-        _ => None,
-    };
     // Large parameters have fewer.
     let repeats = contests.iter().flat_map(|contest| contest.auto).map(|auto| auto.repeats).max();
     let enough = repeats >= Some(LEAST_REPEATS);
     let spread = contest.zip(auto).map(|(contest, auto)| contest.best().point.spread.max(auto.spread));
-    let remark = format!(
-        "at {}; median {median:.2}; {below} of {points} below, {} of them noise",
-        ratios.at, ratios.noise
-    );
+    let (below, noise) = (ratios.below(), ratios.noise);
+    let remark =
+        format!("at {}; median {median:.2}; {below} of {points} below, {noise} of them noise", ratios.at);
     let row = Row::compared(name, "calls/s", AUTO, pair.as_slice());
-    Row { ratio: Some(*worst), spread, pass: pass.filter(|_| enough), ..row }.remarked(remark)
+    Row { ratio: Some(*worst), spread, pass: ratios.is_met().filter(|_| enough), ..row }.remarked(remark)
 }
 
 fn gain_row(provider: &str, gain: &Gain, contests: &[Contest<'_>]) -> Row {
@@ -166,16 +159,14 @@ fn details(contest: &Contest<'_>) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::fit::synthetic::point, *};
-
-    fn workload(params: u16, bytes: u64) -> Workload {
-        let (provider, wait) = ("embedded".into(), "spin".into());
-        Workload { provider, wait, sizes: Sizes::Equal, params, bytes, direction: Direction::Both }
-    }
+    use super::{
+        super::fit::synthetic::{point, workload},
+        *,
+    };
 
     /// Symmetric, packed and auto, in microseconds.
     fn points(params: u16, bytes: u64, [symmetric, packed, auto]: [f64; 3]) -> Vec<Point> {
-        let workload = workload(params, bytes);
+        let workload = Workload { direction: Direction::Both, ..workload(params, bytes) };
         let auto = Point { used: "symmetric".into(), ..point(&workload, "auto", auto) };
         vec![point(&workload, "symmetric", symmetric), point(&workload, "packed:1024", packed), auto]
     }

@@ -156,14 +156,19 @@ impl Measure for Caller {
     }
 }
 
-pub(super) fn time_calls(calls: u32, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Work> {
+pub(super) fn time_calls(calls: u32, call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Work> {
+    Ok(latency(&mut times(calls, call)?))
+}
+
+/// Nanoseconds of each call.
+pub(super) fn times(calls: u32, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<u64>> {
     let mut times = Vec::with_capacity(calls as usize);
     for _ in 0..calls {
         let start = Instant::now();
         call()?;
         times.push(start.elapsed().as_nanos() as u64);
     }
-    Ok(latency(&mut times))
+    Ok(times)
 }
 
 /// Each call has added 1 to each byte.

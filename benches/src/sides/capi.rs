@@ -116,7 +116,7 @@ impl Middleware {
     }
 
     /// By one of the functions of naaice.h, until the state says that it is over.
-    fn poll(&self, by: unsafe extern "C" fn(*mut CommContext) -> c_int) -> anyhow::Result<()> {
+    fn poll(&self, by: Poll) -> anyhow::Result<()> {
         let context = self.0.comm_ctx;
         // SAFETY: the struct of a context that lives as long as the handle; the field is aligned.
         let state = unsafe { AtomicI32::from_ptr(context.cast::<u8>().add(STATE_OFFSET).cast()) };
@@ -162,11 +162,13 @@ impl Native {
     }
 }
 
+/// One of the functions of naaice.h that look for the response.
+type Poll = unsafe extern "C" fn(*mut CommContext) -> c_int;
+
 #[derive(Debug)]
 enum Connected {
-    Middleware(Middleware),
-    Polling(Middleware),
-    Busy(Middleware),
+    /// Without a function that polls, it waits by `naa_wait`.
+    Middleware(Middleware, Option<Poll>),
     Native(Native),
 }
 
@@ -184,9 +186,9 @@ impl Caller {
         let data = Data::new();
         let middleware = || Middleware::create(builtin::INCREMENT, data);
         let by = match calls {
-            Calls::Middleware => Connected::Middleware(middleware()?),
-            Calls::Polling => Connected::Polling(middleware()?),
-            Calls::Busy => Connected::Busy(middleware()?),
+            Calls::Middleware => Connected::Middleware(middleware()?, None),
+            Calls::Polling => Connected::Middleware(middleware()?, Some(naaice_poll_cq_nonblocking)),
+            Calls::Busy => Connected::Middleware(middleware()?, Some(naaice_poll_cq_busy)),
             Calls::Native(wait) => Connected::Native(Native::connect(far, wait, data)?),
         };
         Ok(Self { by, data, calls: 0 })
@@ -195,11 +197,8 @@ impl Caller {
     fn call(&mut self) -> anyhow::Result<()> {
         self.calls += 1;
         match &mut self.by {
-            Connected::Middleware(handle) => handle.invoke().and_then(|()| handle.wait()),
-            Connected::Polling(handle) => {
-                handle.invoke().and_then(|()| handle.poll(naaice_poll_cq_nonblocking))
-            }
-            Connected::Busy(handle) => handle.invoke().and_then(|()| handle.poll(naaice_poll_cq_busy)),
+            Connected::Middleware(handle, None) => handle.invoke().and_then(|()| handle.wait()),
+            Connected::Middleware(handle, Some(by)) => handle.invoke().and_then(|()| handle.poll(*by)),
             Connected::Native(session) => session.call(),
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use super::fill::Fill;
+use super::fill::{START, fill};
 use crate::{
     ejfat::{Forwarding, Reassembly},
     engine::{Codec, Copying, Icrc, Pair},
@@ -32,7 +32,8 @@ pub(crate) enum What {
 
 pub(super) struct Engine {
     once: Box<dyn FnMut() -> Option<()>>,
-    fill: Fill,
+    /// How often it is done in a repeat.
+    amount: u64,
 }
 
 impl Engine {
@@ -76,7 +77,7 @@ impl Engine {
                 })
             }
         };
-        Ok(Self { once, fill: Fill::new() })
+        Ok(Self { once, amount: START })
     }
 
     fn repeat(&mut self, times: u64) -> anyhow::Result<Duration> {
@@ -90,15 +91,13 @@ impl Engine {
 
 impl Measure for Engine {
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
-        let mut fill = self.fill;
-        fill.warm_up(effort, |times| self.repeat(times))?;
-        self.fill = fill;
+        (self.amount, _) = fill(effort, |times| self.repeat(times))?;
         Ok(String::new())
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
-        let time = self.repeat(self.fill.amount)?;
-        let amount = self.fill.amount as f64;
+        let time = self.repeat(self.amount)?;
+        let amount = self.amount as f64;
         Ok(Work { value: time.as_secs_f64() * 1e9 / amount, amount })
     }
 }

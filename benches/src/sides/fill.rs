@@ -5,37 +5,23 @@ use std::time::Duration;
 use crate::side::{Effort, Work};
 
 /// A repeat starts with so much, whatever it is counted in.
-const START: u64 = 8;
+pub(crate) const START: u64 = 8;
 
-/// Finds the amount while warming up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fill {
-    pub(crate) amount: u64,
-}
-
-impl Fill {
-    pub(crate) const fn new() -> Self {
-        Self { amount: START }
-    }
-
-    /// Runs until a run takes most of the time it shall. Gives the last one's work per second.
-    pub(crate) fn warm_up(
-        &mut self,
-        effort: &Effort,
-        mut run: impl FnMut(u64) -> anyhow::Result<Duration>,
-    ) -> anyhow::Result<f64> {
-        self.amount = START;
-        loop {
-            let seconds = run(self.amount)?.as_secs_f64().max(1e-9);
-            let rate = self.amount as f64 / seconds;
-            let wanted = (rate * effort.seconds).ceil().max(1.0) as u64;
-            if seconds >= 0.5 * effort.seconds {
-                self.amount = wanted;
-                return Ok(rate);
-            }
-            // The first runs are slow, so the amount grows in steps.
-            self.amount = wanted.clamp(self.amount.saturating_add(1), self.amount.saturating_mul(4));
+/// Runs until a run takes most of the time it shall. Gives the amount that takes all of it, and the last run's work per second.
+pub(crate) fn fill(
+    effort: &Effort,
+    mut run: impl FnMut(u64) -> anyhow::Result<Duration>,
+) -> anyhow::Result<(u64, f64)> {
+    let mut amount = START;
+    loop {
+        let seconds = run(amount)?.as_secs_f64().max(1e-9);
+        let rate = amount as f64 / seconds;
+        let wanted = (rate * effort.seconds).ceil().max(1.0) as u64;
+        if seconds >= 0.5 * effort.seconds {
+            return Ok((wanted, rate));
         }
+        // The first runs are slow, so the amount grows in steps.
+        amount = wanted.clamp(amount.saturating_add(1), amount.saturating_mul(4));
     }
 }
 
@@ -60,13 +46,9 @@ mod tests {
 
     #[test]
     fn the_amount_grows_until_it_takes_long_enough() {
-        let mut fill = Fill::new();
         let run = |amount| Ok(Duration::from_micros(amount * 100));
-        fill.warm_up(&Effort::USUAL, run).unwrap();
-        assert_eq!(fill.amount, 3000);
-        let slow = |_| Ok(Duration::from_secs(9));
-        fill.warm_up(&Effort::USUAL, slow).unwrap();
-        assert_eq!(fill.amount, 1);
+        assert_eq!(fill(&Effort::USUAL, run).unwrap().0, 3000);
+        assert_eq!(fill(&Effort::USUAL, |_| Ok(Duration::from_secs(9))).unwrap().0, 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod control;
 pub(crate) mod ejfat;
 pub(crate) mod engine;
 mod fill;
+mod grpc;
 mod idle;
 pub(crate) mod layouts;
 pub(crate) mod lb;
@@ -17,7 +18,7 @@ mod udp_ping;
 pub(crate) mod udp_stream;
 pub(crate) mod write;
 
-use std::net::SocketAddr;
+use std::{fmt::Display, net::SocketAddr, thread};
 
 use anyhow::{Context as _, bail};
 use mrsp::builtin;
@@ -55,6 +56,20 @@ pub(crate) struct Ends {
 
 /// What is kept running while the process lives.
 pub(crate) type Running = Box<dyn Send>;
+
+/// Runs what an end does on a thread. `what` is its name where it tells why it ended.
+fn spawn<E: Display>(
+    name: &str,
+    what: &'static str,
+    run: impl FnOnce() -> Result<(), E> + Send + 'static,
+) -> anyhow::Result<()> {
+    thread::Builder::new().name(name.into()).spawn(move || {
+        if let Err(error) = run() {
+            eprintln!("naa: {what}: {error:#}");
+        }
+    })?;
+    Ok(())
+}
 
 /// The end that is measured from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,8 @@
 //! TCP on loopback: 64 KiB writes of a buffer as large as our messages, read into the buffer that suits best.
 
 use std::{
-    io::{Read, Write},
+    io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -11,7 +10,8 @@ use roce_udp::free_loopback;
 
 use super::{
     Running,
-    fill::{Fill, goodput},
+    fill::{START, fill, goodput},
+    spawn,
     write::MESSAGE,
 };
 use crate::side::{Effort, Measure, Work};
@@ -28,18 +28,14 @@ fn encode(bytes: u64, buffer: u64) -> [u8; 16] {
 pub(super) fn serve() -> anyhow::Result<(SocketAddr, Running)> {
     let listener = TcpListener::bind((free_loopback()?, 0))?;
     let address = listener.local_addr()?;
-    thread::Builder::new().name("sink".into()).spawn(move || {
+    spawn("sink", "the end that is sent to by TCP", move || {
         let served = listener.accept().and_then(|(stream, _)| receive(stream));
-        if let Err(error) = served
-            && error.kind() != std::io::ErrorKind::UnexpectedEof
-        {
-            eprintln!("naa: the end that is sent to by TCP: {error}");
-        }
+        served.or_else(|error| if error.kind() == ErrorKind::UnexpectedEof { Ok(()) } else { Err(error) })
     })?;
     Ok((address, Box::new(())))
 }
 
-fn receive(mut stream: TcpStream) -> std::io::Result<()> {
+fn receive(mut stream: TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; MESSAGE];
     loop {
@@ -50,7 +46,7 @@ fn receive(mut stream: TcpStream) -> std::io::Result<()> {
         while left > 0 {
             let len = left.min(most).min(MESSAGE as u64) as usize;
             match stream.read(&mut buffer[..len])? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
                 read => left -= read as u64,
             }
         }
@@ -62,7 +58,8 @@ fn receive(mut stream: TcpStream) -> std::io::Result<()> {
 pub(super) struct Source {
     stream: TcpStream,
     data: Vec<u8>,
-    fill: Fill,
+    /// Buffers of a repeat.
+    amount: u64,
     read_buffer: u64,
 }
 
@@ -72,7 +69,7 @@ impl Source {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(TIME_LIMIT)?;
         stream.set_write_timeout(TIME_LIMIT)?;
-        Ok(Self { stream, data: vec![0x5a; MESSAGE], fill: Fill::new(), read_buffer: READ_BUFFERS[0] })
+        Ok(Self { stream, data: vec![0x5a; MESSAGE], amount: START, read_buffer: READ_BUFFERS[0] })
     }
 
     /// Sends so many times the whole buffer, until the other end has it all.
@@ -91,22 +88,20 @@ impl Source {
 
 impl Measure for Source {
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
-        let mut best = (0.0, READ_BUFFERS[0], self.fill);
+        let mut best = (0.0, READ_BUFFERS[0], self.amount);
         for buffer in READ_BUFFERS {
             self.read_buffer = buffer;
-            let mut fill = self.fill;
-            let rate = fill.warm_up(effort, |buffers| self.send(buffers))?;
+            let (amount, rate) = fill(effort, |buffers| self.send(buffers))?;
             if rate > best.0 {
-                best = (rate, buffer, fill);
+                best = (rate, buffer, amount);
             }
         }
-        (_, self.read_buffer, self.fill) = best;
+        (_, self.read_buffer, self.amount) = best;
         Ok(format!("TCP reads {} KiB, socket buffers as the system has them", self.read_buffer >> 10))
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
-        let buffers = self.fill.amount;
-        let time = self.send(buffers)?;
-        Ok(goodput(buffers * MESSAGE as u64, time))
+        let time = self.send(self.amount)?;
+        Ok(goodput(self.amount * MESSAGE as u64, time))
     }
 }

@@ -4,13 +4,16 @@ use std::{
     io,
     net::{SocketAddr, UdpSocket},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use roce_udp::free_loopback;
 
-use super::{Running, Wait, call::BYTES, fill::latency};
+use super::{
+    Running, Wait,
+    call::{BYTES, time_calls},
+};
 use crate::side::{Effort, Measure, Work};
 
 const TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -85,12 +88,6 @@ impl Caller {
 
 impl Measure for Caller {
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
-        let mut times = Vec::with_capacity(effort.calls as usize);
-        for _ in 0..effort.calls {
-            let start = Instant::now();
-            self.call().context("no answer to a datagram")?;
-            times.push(start.elapsed().as_nanos() as u64);
-        }
-        Ok(latency(&mut times))
+        time_calls(effort.calls, || self.call().context("no answer to a datagram"))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -16,7 +15,8 @@ use verbs::{
 
 use super::{
     Running,
-    fill::{Fill, goodput},
+    fill::{START, fill, goodput},
+    spawn,
 };
 use crate::side::{Effort, Measure, Work};
 
@@ -132,12 +132,8 @@ pub(super) fn serve(device: &Device) -> anyhow::Result<(SocketAddr, Running)> {
     let end = End::new(&context, messages)?;
     let (_, port) = end.channel.listen(0, 1)?;
     let address = SocketAddr::new(context.attr().address, port);
-    thread::Builder::new().name("sink".into()).spawn(move || {
-        // The source notices by itself; why, is told here.
-        if let Err(error) = receive(&end, messages) {
-            eprintln!("naa: the end that is written to: {error:#}");
-        }
-    })?;
+    // The source notices by itself that this end fails; why, is told here.
+    spawn("sink", "the end that is written to", move || receive(&end, messages))?;
     Ok((address, Box::new(context)))
 }
 
@@ -166,7 +162,8 @@ fn receive(end: &End, messages: Messages) -> anyhow::Result<()> {
 pub(super) struct Source {
     end: End,
     target: RemoteAddr,
-    fill: Fill,
+    /// Messages of a repeat.
+    amount: u64,
     messages: Messages,
     lossy: bool,
 }
@@ -183,7 +180,7 @@ impl Source {
         };
         ensure!(param.path_mtu == device.mtu, "the path MTU is {}, not {}", param.path_mtu, device.mtu);
         let target = decode(&param.private_data).context("the other end does not say where to write")?;
-        Ok(Self { end, target, fill: Fill::new(), messages, lossy: device.loss_per_million > 0 })
+        Ok(Self { end, target, amount: START, messages, lossy: device.loss_per_million > 0 })
     }
 
     /// Writes so many messages, and waits until all have arrived.
@@ -221,18 +218,16 @@ impl Source {
 
 impl Measure for Source {
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
-        let mut fill = self.fill;
         let seconds = effort.seconds * if self.lossy { LOSSY_TIMES } else { 1.0 };
-        fill.warm_up(&Effort { seconds, ..*effort }, |messages| self.write(messages))?;
-        self.fill = fill;
+        (self.amount, _) = fill(&Effort { seconds, ..*effort }, |messages| self.write(messages))?;
         Ok(format!("ours waits adaptively, {} WRITEs outstanding", self.messages.outstanding))
     }
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
-        let time = self.write(self.fill.amount)?;
+        let time = self.write(self.amount)?;
         let Messages { bytes, each_tells, .. } = self.messages;
-        let work = goodput(self.fill.amount * u64::from(bytes), time);
-        let value = self.fill.amount as f64 / time.as_secs_f64() / 1e3;
+        let work = goodput(self.amount * u64::from(bytes), time);
+        let value = self.amount as f64 / time.as_secs_f64() / 1e3;
         Ok(if each_tells { Work { value, ..work } } else { work })
     }
 }

@@ -10,5 +10,6 @@ mod array;
 pub(crate) mod context;
 pub(crate) mod error;
 pub(crate) mod host;
+mod numbered;
 pub(crate) mod outcome;
 pub(crate) mod registry;

@@ -14,20 +14,24 @@ use native_support::{Library, Program};
 const EVENTS: u64 = 601;
 
 /// Runs a program beside what the bridge does with the one worker that comes.
-fn beside<B, M: RingModel>(
-    program: &Program,
-    arguments: &[&str],
+fn beside<B: Sync, M: RingModel>(
     bridge: &B,
     accept: impl FnOnce(&B) -> BridgeSide<M> + Send,
     then: impl FnOnce(BridgeSide<M>) + Send,
-) -> String
-where
-    B: Sync,
-{
+    run: impl FnOnce() -> String,
+) -> String {
     thread::scope(|scope| {
         scope.spawn(|| then(accept(bridge)));
-        program.run(arguments, &[])
+        run()
     })
+}
+
+/// Waits until the program has released all events but `most`.
+fn until_released<M: RingModel>(side: &mut BridgeSide<M>, most: u32) {
+    until("credit is missing", || {
+        side.look();
+        side.slots.outstanding() <= most
+    });
 }
 
 /// Events of many sizes, as fast as they are given back.
@@ -36,10 +40,7 @@ fn feed<M: RingModel>(mut side: BridgeSide<M>) {
         let bytes = content(event, event as usize * 11 % 190);
         until("no room", || side.put(event, &bytes));
     }
-    until("credit is missing", || {
-        side.look();
-        side.slots.outstanding() <= 1
-    });
+    until_released(&mut side, 1);
     assert_eq!(side.wrong, 0);
     // The connection stays until the program has its last event, since an event that was announced before the end is
     // still delivered.
@@ -49,9 +50,10 @@ fn calls(standard: &str, library: Library, name: &str, ip: &str) {
     let program = Program::build("tests/c/events_calls.c", standard, library);
     let here = local::LocalBridgeModel::start(name);
     let source = format!("unix:{}", here.path.display());
-    beside(&program, &[&source], &here, local::LocalBridgeModel::accept, feed);
+    beside(&here, local::LocalBridgeModel::accept, feed, || program.run(&[&source], &[]));
     let there = remote::RemoteBridgeModel::start(ip, 0);
-    beside(&program, &[&there.address.to_string()], &there, |bridge| bridge.accept(&[]), feed);
+    let run = || program.run(&[&there.address.to_string()], &[]);
+    beside(&there, |bridge| bridge.accept(&[]), feed, run);
 }
 
 #[test]
@@ -71,13 +73,12 @@ fn what_cannot_be_is_refused() {
         let program = Program::build("tests/c/events_errors.c", standard, Library::Shared);
         let here = local::LocalBridgeModel::start(&format!("errors-{standard}"));
         let source = format!("unix:{}", here.path.display());
-        beside(&program, &[&source, "127.0.8.83:9"], &here, local::LocalBridgeModel::accept, |mut side| {
+        let put = |mut side: BridgeSide<_>| {
             assert!(side.put(0, &content(0, 64)));
-            until("credit is missing", || {
-                side.look();
-                side.slots.outstanding() == 0
-            });
-        });
+            until_released(&mut side, 0);
+        };
+        let run = || program.run(&[&source, "127.0.8.83:9"], &[]);
+        beside(&here, local::LocalBridgeModel::accept, put, run);
     }
 }
 
@@ -87,17 +88,11 @@ fn the_example_counts_what_was_sent() {
     let here = local::LocalBridgeModel::start("histogram");
     let source = format!("unix:{}", here.path.display());
     let samples: Vec<u8> = (0..1000_u16).flat_map(|n| (n * 60).to_le_bytes()).collect();
-    let said = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut side = here.accept();
-            (0..8).for_each(|event| assert!(side.put(event, &samples)));
-            until("credit is missing", || {
-                side.look();
-                side.slots.outstanding() == 0
-            });
-        });
-        program.said(&[&source, "8"])
-    });
+    let put = |mut side: BridgeSide<_>| {
+        (0..8).for_each(|event| assert!(side.put(event, &samples)));
+        until_released(&mut side, 0);
+    };
+    let said = beside(&here, local::LocalBridgeModel::accept, put, || program.said(&[&source, "8"]));
     assert!(said.contains("8 events, 16000 bytes"), "{said}");
     for data_id in 0..4 {
         let line = format!("data id {data_id}: 2 events, 2000 samples, mean 29970.00, 0 to 59940");
@@ -113,17 +108,12 @@ fn the_example_that_takes_events_again_writes_each_to_a_file() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("events-again-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let said = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut side = here.accept();
-            (0..4).for_each(|event| assert!(side.put(event, &content(event, 40))));
-            until("credit is missing", || {
-                side.look();
-                side.slots.outstanding() == 0
-            });
-        });
-        program.said(&[&source, folder.to_str().unwrap(), "4"])
-    });
+    let put = |mut side: BridgeSide<_>| {
+        (0..4).for_each(|event| assert!(side.put(event, &content(event, 40))));
+        until_released(&mut side, 0);
+    };
+    let run = || program.said(&[&source, folder.to_str().unwrap(), "4"]);
+    let said = beside(&here, local::LocalBridgeModel::accept, put, run);
     assert_eq!(said.lines().count(), 4, "{said}");
     let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert_eq!(files.len(), 4, "{files:?}");
@@ -142,23 +132,13 @@ fn the_example_of_the_header_runs() {
     let program = program.replace("10.9.0.1", &format!("unix:{}", here.path.display()));
     // It has no end: a worker that looks for its bridge does not get it back here.
     let program = program.replace("-1, &event", "500, &event").replace("return 1", "puts(\"ok\"); return 0");
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("events-header-{}.c", std::process::id()));
-    std::fs::write(&path, program).unwrap();
-    let program = Program::build(path.to_str().unwrap(), "c11", Library::Shared);
-    std::fs::remove_file(path).unwrap();
-    let said = thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut side = here.accept();
-            assert!(side.put(7, &content(7, 100)));
-            until("credit is missing", || {
-                side.look();
-                side.slots.outstanding() == 0
-            });
-            // It would look for a bridge that is gone.
-            thread::sleep(std::time::Duration::from_secs(1));
-        });
-        program.run(&[], &[])
-    });
+    let program = Program::of("events-header", &program);
+    let put = |mut side: BridgeSide<_>| {
+        assert!(side.put(7, &content(7, 100)));
+        until_released(&mut side, 0);
+        // It would look for a bridge that is gone.
+        thread::sleep(std::time::Duration::from_secs(1));
+    };
+    let said = beside(&here, local::LocalBridgeModel::accept, put, || program.run(&[], &[]));
     assert!(said.starts_with("event 7: 100 bytes\n"), "{said}");
 }

@@ -44,11 +44,8 @@ fn the_example_of_the_header_runs() {
     let lines = lines.take_while(|line| !line.contains("Build:")).map(|line| line.trim_start_matches(" *"));
     let program: String = lines.map(|line| format!("{line}\n")).collect();
     let program = program.replace("10.9.0.1", &server.address().ip().to_string());
-    let path =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header-{}.c", std::process::id()));
-    std::fs::write(&path, program.replace("return naa_session", "puts(\"ok\"); return naa_session")).unwrap();
-    let said = Program::build(path.to_str().unwrap(), "c11", Library::Shared).run(&[], &[]);
-    std::fs::remove_file(path).unwrap();
+    let program = program.replace("return naa_session", "puts(\"ok\"); return naa_session");
+    let said = Program::of("header", &program).run(&[], &[]);
     assert_eq!(said, "2 3 4 5\nok\n");
 }
 
@@ -61,10 +58,6 @@ fn the_example_of_the_readme_runs() {
     let (_, block) = readme.split_once("```c\n").expect("a block in C");
     let (program, _) = block.split_once("```").expect("its end");
     let program = program.replace("127.0.0.1", &server.address().ip().to_string());
-    let path =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("readme-{}.c", std::process::id()));
-    std::fs::write(&path, program).unwrap();
-    let said = Program::build(path.to_str().unwrap(), "c11", Library::Shared).said(&[]);
-    std::fs::remove_file(path).unwrap();
+    let said = Program::of("readme", &program).said(&[]);
     assert_eq!(said, "2 3 4 5\n");
 }

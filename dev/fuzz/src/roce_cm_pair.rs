@@ -107,9 +107,10 @@ impl Net {
 
 /// What one side bound is what the other bound to it, if it did.
 fn agree(own: &Binding, theirs: &[Binding]) {
-    let Some(other) = theirs.iter().find(|other| other.qpn == own.remote_qpn) else { return };
-    assert_eq!(other.remote_qpn, own.qpn);
-    assert_eq!((own.sq_psn, own.rq_psn), (other.rq_psn, other.sq_psn));
+    let Some(other) = theirs.iter().find(|other| other.qpn == own.attr.remote_qpn) else { return };
+    assert_eq!(other.attr.remote_qpn, own.qpn);
+    let (own, other) = (own.attr, other.attr);
+    assert_eq!((own.send_psn, own.recv_psn), (other.recv_psn, other.send_psn));
     assert_eq!(own.path_mtu, other.path_mtu);
     assert_eq!(own.initiator_depth, other.responder_resources);
     assert_eq!(own.responder_resources, other.initiator_depth);

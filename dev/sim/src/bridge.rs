@@ -45,7 +45,6 @@ pub(super) struct Environment {
     tick_at: u64,
     random: Random,
     verbose: bool,
-    summary: Summary,
 }
 
 impl Environment {
@@ -69,7 +68,6 @@ impl Environment {
             tick_at: 0,
             random: Random::new(seed, 71),
             verbose,
-            summary: Summary { seeds: 1, ..Summary::default() },
             setting,
         }
     }
@@ -80,7 +78,7 @@ impl Environment {
             eprintln!("{:#?}", self.model.dispatcher.counters());
         }
         outcome.map_err(|why| format!("at {} ns: {why}", self.now))?;
-        Ok(self.summary)
+        Ok(self.summary())
     }
 
     fn drive(&mut self) -> Result<(), String> {
@@ -95,7 +93,6 @@ impl Environment {
         self.probe_all()?;
         self.check_rest()?;
         self.subscribers.iter().try_for_each(|one| one.worker.compare_all(&self.senders))?;
-        self.sum_up();
         Ok(())
     }
 
@@ -309,18 +306,14 @@ impl Environment {
         check(right, || format!("a probe to {target:?} went to {by:?}"))
     }
 
-    fn sum_up(&mut self) {
-        for stats in self.senders.iter().map(|sender| *sender.link.counters()) {
-            self.summary.packets += stats.sent;
-            self.summary.lost += stats.lost;
-            self.summary.duplicated += stats.duplicated;
-            self.summary.reordered += stats.reordered;
-            self.summary.corrupted += stats.corrupted;
-        }
+    fn summary(&self) -> Summary {
         let counters = self.model.dispatcher.counters();
-        self.summary.completions = counters.sent;
-        self.summary.bytes = counters.sent_bytes;
-        self.summary.virtual_nanos = self.now;
+        Summary {
+            completions: counters.sent,
+            bytes: counters.sent_bytes,
+            virtual_nanos: self.now,
+            ..Summary::of(self.senders.iter().map(|sender| sender.link.counters()))
+        }
     }
 }
 

@@ -8,15 +8,13 @@ mod memory;
 mod model;
 mod port;
 
-use std::{fs::File, io::BufWriter};
-
 use roce::Time;
-use simnet::{Arrival, Link, Random, pcap};
+use simnet::{Link, Random};
 use verbs::{CmEvent, ConnParam};
 
 use super::{
     cm,
-    node::{Datagram, Node},
+    node::{Capture, Datagram, Node},
     plan::{Plan, SECOND},
     report::Summary,
 };
@@ -27,12 +25,8 @@ use model::Model;
 
 /// How long to watch for things that must not happen any more.
 const WATCH: u64 = SECOND;
-/// Where the accelerator listens.
-const PORT: u16 = 4000;
 const HOST: usize = 0;
 const NAA: usize = 1;
-
-pub(super) type Capture = pcap::Writer<BufWriter<File>>;
 
 pub(super) struct Environment {
     plan: Plan,
@@ -67,11 +61,11 @@ impl Environment {
     }
 
     pub(super) fn run(mut self) -> Result<Summary, String> {
-        self.connect().map_err(|e| format!("cannot dial: {e}"))?;
+        cm::dial(&mut self.nodes, &param(&self.plan, &[])).map_err(|e| format!("cannot dial: {e}"))?;
         [HOST, NAA].into_iter().try_for_each(|n| self.pump(n))?;
         let mut ended_at = None;
         loop {
-            if ended_at.is_none() && self.host.is_over() {
+            if ended_at.is_none() && self.host.over {
                 ended_at = Some(self.now);
             }
             let end = ended_at.map_or(self.plan.deadline(), |at| at + WATCH);
@@ -85,15 +79,6 @@ impl Environment {
         self.host.finish(&self.nodes[HOST], &self.model)?;
         self.accelerator.finish(&self.nodes[NAA], &self.model)?;
         Ok(self.summary(ended_at.unwrap_or(self.now)))
-    }
-
-    fn connect(&mut self) -> Result<(), verbs::Error> {
-        let [active, passive] = &mut self.nodes;
-        passive.endpoint.listen(passive.channel, PORT, 1)?;
-        let mut remote = passive.addr;
-        remote.set_port(PORT);
-        let (local, param) = (active.addr.ip(), param(&self.plan, &[]));
-        active.endpoint.connect(Time(0), active.channel, active.qp, local, remote, &param).map(drop)
     }
 
     fn next_time(&self) -> Option<u64> {
@@ -140,40 +125,21 @@ impl Environment {
     }
 
     fn deliver(&mut self, n: usize) -> Result<(), String> {
-        let link = &mut self.links[1 - n];
-        let mut arrivals: Vec<Arrival<Datagram>> = Vec::new();
-        while let Some(arrival) = link.receive(self.now) {
-            arrivals.push(arrival);
-        }
+        let arrivals: Vec<_> = std::iter::from_fn(|| self.links[1 - n].receive(self.now)).collect();
         self.nodes[n].receive(self.now, &arrivals)
     }
 
     fn pump(&mut self, n: usize) -> Result<(), String> {
-        for train in self.nodes[n].pump(self.now)? {
-            if let Some(capture) = &mut self.capture {
-                for d in &train {
-                    let written = capture.datagram(self.now, d.from, d.to, d.ip_id, &d.bytes);
-                    written.map_err(|e| format!("capture: {e}"))?;
-                }
-            }
-            self.links[n].send_train(self.now, train);
-        }
-        Ok(())
+        self.nodes[n].send(self.now, &mut self.links[n], &mut self.capture)
     }
 
     fn summary(&self, virtual_nanos: u64) -> Summary {
-        let [a, b] = self.links.each_ref().map(Link::counters);
         Summary {
-            seeds: 1,
-            packets: a.sent + b.sent,
-            lost: a.lost + b.lost,
-            duplicated: a.duplicated + b.duplicated,
-            reordered: a.reordered + b.reordered,
-            corrupted: a.corrupted + b.corrupted,
             retransmitted: self.nodes.iter().map(|n| n.retransmitted).sum(),
-            bytes: self.host.bytes() + self.accelerator.bytes(),
-            completions: self.host.completions() + self.accelerator.completions(),
+            bytes: self.host.port.bytes + self.accelerator.port.bytes,
+            completions: self.host.port.completions + self.accelerator.port.completions,
             virtual_nanos,
+            ..Summary::of(self.links.iter().map(Link::counters))
         }
     }
 }

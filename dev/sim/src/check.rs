@@ -18,30 +18,20 @@ struct Progress {
     failed: Option<(usize, WcStatus)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Checker {
     /// Memory as it was, but for the source buffers that were given back and scribbled over.
     initial: [Images; 2],
     sends: [Progress; 2],
     receives: [Progress; 2],
-    completions: u64,
+    pub(super) completions: u64,
     /// A region's bytes when it was withdrawn: node, region, bytes.
     frozen: Option<(usize, usize, Vec<u8>)>,
 }
 
 impl Checker {
     pub(super) fn new(initial: [Images; 2]) -> Self {
-        Self {
-            initial,
-            sends: Default::default(),
-            receives: Default::default(),
-            completions: 0,
-            frozen: None,
-        }
-    }
-
-    pub(super) fn completions(&self) -> u64 {
-        self.completions
+        Self { initial, ..Self::default() }
     }
 
     pub(super) fn sends_posted(&mut self, n: usize, posted: usize) {

@@ -11,7 +11,7 @@ const PORT: u16 = 4000;
 /// Connects at once, or begins to; true when connected.
 pub(super) fn connect(plan: &Plan, nodes: &mut [Node; 2]) -> Result<bool, String> {
     if plan.by_cm {
-        return connect_by_cm(plan, nodes).map(|()| false).map_err(|e| format!("cannot dial: {e}"));
+        return dial(nodes, &param(plan)).map(|()| false).map_err(|e| format!("cannot dial: {e}"));
     }
     let numbers = [nodes[0].qp, nodes[1].qp];
     for (n, node) in nodes.iter_mut().enumerate() {
@@ -22,12 +22,13 @@ pub(super) fn connect(plan: &Plan, nodes: &mut [Node; 2]) -> Result<bool, String
     Ok(true)
 }
 
-fn connect_by_cm(plan: &Plan, [active, passive]: &mut [Node; 2]) -> Result<(), verbs::Error> {
+/// Begins to connect node 0 with node 1, which listens.
+pub(super) fn dial([active, passive]: &mut [Node; 2], param: &ConnParam) -> Result<(), verbs::Error> {
     passive.endpoint.listen(passive.channel, PORT, 1)?;
     let mut remote = passive.addr;
     remote.set_port(PORT);
-    let (local, param) = (active.addr.ip(), param(plan));
-    active.endpoint.connect(Time(0), active.channel, active.qp, local, remote, &param).map(drop)
+    let local = active.addr.ip();
+    active.endpoint.connect(Time(0), active.channel, active.qp, local, remote, param).map(drop)
 }
 
 pub(super) fn param(plan: &Plan) -> ConnParam {

@@ -1,15 +1,13 @@
 //! The event loop of a run.
 
-use std::{fs::File, io::BufWriter};
-
 use roce::Time;
-use simnet::{Arrival, Link, Random, pcap};
+use simnet::{Arrival, Link, Random};
 use verbs::{Access, RemoteAddr};
 
 use super::{
     check::Checker,
     cm, hostile,
-    node::{Datagram, Node},
+    node::{Capture, Datagram, Node},
     plan::{Plan, Refused, Revoked, SECOND, Scenario},
     report::Summary,
     traffic::{self, Operation, SHELF, SOURCE, TARGET, Traffic},
@@ -17,8 +15,6 @@ use super::{
 
 /// How long to watch for things that must not happen any more.
 const WATCH: u64 = 3 * SECOND;
-
-pub(super) type Capture = pcap::Writer<BufWriter<File>>;
 
 /// When a node next posts requests to a queue.
 #[derive(Clone, Copy, Debug, Default)]
@@ -256,16 +252,7 @@ impl Environment {
     }
 
     fn pump(&mut self, n: usize) -> Result<(), String> {
-        for train in self.nodes[n].pump(self.now)? {
-            if let Some(capture) = &mut self.capture {
-                for d in &train {
-                    let written = capture.datagram(self.now, d.from, d.to, d.ip_id, &d.bytes);
-                    written.map_err(|e| format!("capture: {e}"))?;
-                }
-            }
-            self.links[n].send_train(self.now, train);
-        }
-        Ok(())
+        self.nodes[n].send(self.now, &mut self.links[n], &mut self.capture)
     }
 
     fn poll(&mut self, n: usize) -> Result<(), String> {
@@ -311,24 +298,18 @@ impl Environment {
     }
 
     fn summary(&self, virtual_nanos: u64) -> Summary {
-        let [a, b] = self.links.each_ref().map(Link::counters);
         Summary {
-            seeds: 1,
-            packets: a.sent + b.sent,
-            lost: a.lost + b.lost,
-            duplicated: a.duplicated + b.duplicated,
-            reordered: a.reordered + b.reordered,
-            corrupted: a.corrupted + b.corrupted,
             retransmitted: self.nodes.iter().map(|n| n.retransmitted).sum(),
             bytes: self.traffic.iter().flat_map(|t| &t.operations).map(|op| op.data.len() as u64).sum(),
-            completions: self.checker.completions(),
+            completions: self.checker.completions,
             virtual_nanos,
+            ..Summary::of(self.links.iter().map(Link::counters))
         }
     }
 }
 
 /// The address and key an operation names in the memory of `peer`.
-fn remote(op: &Operation, peer: &Node) -> RemoteAddr {
+pub(super) fn remote(op: &Operation, peer: &Node) -> RemoteAddr {
     let Some(span) = op.remote else { return RemoteAddr { addr: 0, rkey: 0 } };
     let region = &peer.regions[span.region];
     let wrong = u32::from(op.poison == Some(Refused::BadRkey));

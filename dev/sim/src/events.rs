@@ -55,19 +55,8 @@ impl Environment {
             (0..r.range(1..=3) as usize).map(|n| Sender::draw(r, n, behind_lb, seed)).collect();
         let slots = r.pick(&[4, 64, 256]) as u32;
         let max_open = slots.div_ceil(r.range(1..=4) as u32);
-        let config = Config {
-            slots,
-            max_open,
-            max_open_per_source: max_open.div_ceil(r.range(1..=3) as u32),
-            max_event: r.pick(&[50_000, 1 << 20]),
-            memory: r.pick(&[300_000, 16 << 20]),
-            // Without ticks, what is later than this is another event's.
-            timeout: Duration::from_micros(if behind_lb { 100_000 } else { r.pick(&[200, 5_000, 100_000]) }),
-            numbering: Numbering::Consecutive,
-            chunks: r.pick(&[2, 1000]),
-            seed,
-            ..Config::default()
-        };
+        let config = draw_config(r, slots, max_open, behind_lb, seed);
+        let config = Config { numbering: Numbering::Consecutive, ..config };
         if verbose {
             let faults: Vec<_> = senders.iter().map(|sender| sender.link.faults()).collect();
             eprintln!("{config:#?}\n{faults:#?}");
@@ -82,7 +71,7 @@ impl Environment {
             hold: r.pick(&[0, 10 * US, 5_000 * US]),
             random: Random::new(seed, 51),
             checksums: r.chance(900_000),
-            summary: Summary { seeds: 1, ..Summary::default() },
+            summary: Summary::default(),
         }
     }
 
@@ -92,13 +81,7 @@ impl Environment {
             self.step().map_err(|why| format!("at {} ns: {why}", self.now))?;
         }
         self.finish()?;
-        for stats in self.senders.iter().map(|sender| *sender.link.counters()) {
-            self.summary.packets += stats.sent;
-            self.summary.lost += stats.lost;
-            self.summary.duplicated += stats.duplicated;
-            self.summary.reordered += stats.reordered;
-            self.summary.corrupted += stats.corrupted;
-        }
+        self.summary += Summary::of(self.senders.iter().map(|sender| sender.link.counters()));
         self.summary.virtual_nanos = self.now;
         Ok(self.summary)
     }
@@ -242,6 +225,22 @@ impl Environment {
         let gaps = (first..=stats.highest).filter(|event| !outcomes.contains_key(event)).count() as u64;
         check(stats.missing == gaps, || format!("{gaps} events are missing, not {}", stats.missing))?;
         check(stats.seen == outcomes.len() as u64, || format!("{} events were seen", outcomes.len()))
+    }
+}
+
+/// The bounds of a reassembler with so many slots, of which `max_open` may be open.
+pub(super) fn draw_config(r: &mut Random, slots: u32, max_open: u32, behind_lb: bool, seed: u64) -> Config {
+    Config {
+        slots,
+        max_open,
+        max_open_per_source: max_open.div_ceil(r.range(1..=3) as u32),
+        max_event: r.pick(&[50_000, 1 << 20]),
+        memory: r.pick(&[300_000, 16 << 20]),
+        // Without ticks, what is later than this is another event's.
+        timeout: Duration::from_micros(if behind_lb { 100_000 } else { r.pick(&[200, 5_000, 100_000]) }),
+        chunks: r.pick(&[2, 1000]),
+        seed,
+        ..Config::default()
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use roce::Time;
 use simnet::Arrival;
-use verbs::RemoteAddr;
 
 use super::{
     cm,
+    environment::remote,
     node::{Datagram, Node},
     plan::Plan,
     traffic,
@@ -28,9 +28,7 @@ pub fn goodput(messages: usize) -> Result<Goodput, String> {
     let mut nodes = [0, 1].map(|n| Node::new(&plan, n, &images[n], messages as u32 + 64));
     cm::connect(&plan, &mut nodes)?;
     let op = &traffic[0].operations[0];
-    let region = nodes[1].regions[traffic::TARGET];
-    let offset = op.remote.map_or(0, |span| span.offset);
-    let remote = RemoteAddr { addr: region.va.wrapping_add(offset), rkey: region.keys.rkey };
+    let remote = remote(op, &nodes[1]);
     let start = Instant::now();
     let (mut posted, mut done, mut packets, mut now) = (0, 0, 0, 0);
     while done < messages {

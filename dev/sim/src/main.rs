@@ -53,7 +53,16 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    match perform(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(args: &Args) -> Result<(), String> {
     if args.goodput {
         return goodput();
     }
@@ -65,57 +74,30 @@ fn main() -> ExitCode {
     }
     for kind in Kind::ALL.into_iter().filter(|kind| args.kind.is_none_or(|wanted| wanted == *kind)) {
         let start = Instant::now();
-        match seeds(kind, &args) {
-            Ok(summary) => {
-                let wall = start.elapsed().as_secs_f64();
-                println!("{kind}: {summary}, {wall:.1} wall seconds");
-            }
-            Err(failure) => {
-                eprintln!("{failure}");
-                return ExitCode::FAILURE;
-            }
-        }
+        let summary = seeds(kind, args).map_err(|failure| failure.to_string())?;
+        println!("{kind}: {summary}, {:.1} wall seconds", start.elapsed().as_secs_f64());
     }
-    ExitCode::SUCCESS
+    Ok(())
 }
 
-fn goodput() -> ExitCode {
-    match sim::goodput(GOODPUT_MESSAGES) {
-        Ok(measured) => {
-            let seconds = measured.wall.as_secs_f64();
-            let gigabits = measured.bytes as f64 * 8e-9 / seconds;
-            println!("{:.0} packets per second, {gigabits:.2} Gbit/s", measured.packets as f64 / seconds);
-            ExitCode::SUCCESS
-        }
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+fn goodput() -> Result<(), String> {
+    let measured = sim::goodput(GOODPUT_MESSAGES)?;
+    let seconds = measured.wall.as_secs_f64();
+    let gigabits = measured.bytes as f64 * 8e-9 / seconds;
+    println!("{:.0} packets per second, {gigabits:.2} Gbit/s", measured.packets as f64 / seconds);
+    Ok(())
 }
 
-fn plot(file: &Path) -> ExitCode {
+fn plot(file: &Path) -> Result<(), String> {
     let written = sim::shares().and_then(|svg| std::fs::write(file, svg).map_err(|why| why.to_string()));
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{}: {why}", file.display());
-            ExitCode::FAILURE
-        }
-    }
+    written.map_err(|why| format!("{}: {why}", file.display()))
 }
 
 /// The memory after the first tenth of the time, and at the end, may differ by this.
 const GROWTH: u64 = 2 << 20;
 
-fn full_site(minutes: u32) -> ExitCode {
-    let mut site = match Site::new(Size::FULL, 1) {
-        Ok(site) => site,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::FAILURE;
-        }
-    };
+fn full_site(minutes: u32) -> Result<(), String> {
+    let mut site = Site::new(Size::FULL, 1)?;
     let mut early = 0;
     for minute in 0..minutes {
         for second in 0..60 {
@@ -145,11 +127,7 @@ fn full_site(minutes: u32) -> ExitCode {
         resident() >> 20,
         grown >> 10,
     );
-    if grown > GROWTH {
-        eprintln!("memory grew by more than {} MiB", GROWTH >> 20);
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    if grown > GROWTH { Err(format!("memory grew by more than {} MiB", GROWTH >> 20)) } else { Ok(()) }
 }
 
 /// Bytes of memory that the process has.

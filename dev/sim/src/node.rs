@@ -1,6 +1,6 @@
 //! A driver of one endpoint, as sockets would be: gathers, numbers, sends and receives.
 
-use std::net::SocketAddr;
+use std::{fs::File, io::BufWriter, net::SocketAddr};
 
 use roce::{
     Config, DatagramMeta, Endpoint, Entropy, RegionId, RegionWriter, Time, Transmit,
@@ -9,7 +9,7 @@ use roce::{
     psn::Psn,
     wire::Bth,
 };
-use simnet::{Arrival, Packet, Random};
+use simnet::{Arrival, Link, Packet, Random, pcap};
 use verbs::{
     Access, ChannelId, CqId, MrKeys, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr, SendOp, SendWr,
     Sge, Wc,
@@ -24,6 +24,8 @@ use super::{
 const MAX_TRAIN: u16 = 16;
 /// More packets than any window allows at one point in time.
 const MAX_PUMP: usize = 1 << 17;
+
+pub(super) type Capture = pcap::Writer<BufWriter<File>>;
 
 /// A datagram on the wire.
 #[derive(Clone, Debug)]
@@ -202,6 +204,25 @@ impl Node {
                 return all;
             }
         }
+    }
+
+    /// Sends over a link what the endpoint has to send.
+    pub(super) fn send(
+        &mut self,
+        now: u64,
+        link: &mut Link<Datagram>,
+        capture: &mut Option<Capture>,
+    ) -> Result<(), String> {
+        for train in self.pump(now)? {
+            if let Some(capture) = capture {
+                for d in &train {
+                    let written = capture.datagram(now, d.from, d.to, d.ip_id, &d.bytes);
+                    written.map_err(|e| format!("capture: {e}"))?;
+                }
+            }
+            link.send_train(now, train);
+        }
+        Ok(())
     }
 
     /// Builds everything the endpoint has to send, in trains that leave together.

@@ -2,6 +2,8 @@
 
 use std::{fmt, ops::AddAssign, str::FromStr};
 
+use simnet::LinkCounters;
+
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -74,6 +76,21 @@ pub struct Summary {
     pub bytes: u64,
     pub completions: u64,
     pub virtual_nanos: u64,
+}
+
+impl Summary {
+    /// One seed, of which it is known only what its links did.
+    pub(super) fn of<'a>(links: impl Iterator<Item = &'a LinkCounters>) -> Self {
+        let mut summary = Self { seeds: 1, ..Self::default() };
+        for link in links {
+            summary.packets += link.sent;
+            summary.lost += link.lost;
+            summary.duplicated += link.duplicated;
+            summary.reordered += link.reordered;
+            summary.corrupted += link.corrupted;
+        }
+        summary
+    }
 }
 
 impl AddAssign for Summary {

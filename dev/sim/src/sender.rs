@@ -45,16 +45,13 @@ impl Sender {
         faults.until = u64::MAX;
         Self {
             address: (!behind_lb).then(|| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n as u8 + 1))),
-            data_id: n as u16,
             version: r.pick(&[LbVersion::V2, LbVersion::V3]),
             size: SegmentSize::of_mtu(mtu, IpVersion::V4).expect("an MTU that leaves room"),
             events,
-            ticks: Ticks::default(),
-            next: 0,
-            segments: VecDeque::new(),
             at: r.below(1_000 * US),
             gap: r.pick(&[0, US, 20 * US]),
             link: Link::new(faults, Random::new(seed, 60 + n as u64)),
+            ..Self::faultless(n, seed)
         }
     }
 

@@ -69,6 +69,29 @@ pub struct Site {
     pub epochs: u64,
 }
 
+/// A load balancer that takes segments and syncs over IPv4.
+pub(super) fn load_balancer(n: u8) -> LoadBalancerConfig {
+    LoadBalancerConfig {
+        data_v4: Some(Ipv4Addr::new(10, 0, n, 1)),
+        data_v6: None,
+        data_ports: 16_384..=32_767,
+        sync_v4: Some(Ipv4Addr::new(10, 0, 0, 2)),
+        sync_v6: None,
+        sync_port: 19_500 + u16::from(n),
+    }
+}
+
+/// Carries out changes of records.
+pub(super) fn keep(records: &mut BTreeMap<Vec<u8>, Vec<u8>>, changes: &[Change]) {
+    for change in changes {
+        let (key, value) = change.encode();
+        match value {
+            Some(value) => records.insert(key, value),
+            None => records.remove(&key),
+        };
+    }
+}
+
 fn sender(lb: u8, n: u8) -> IpAddr {
     Ipv4Addr::new(10, 2, lb, 1 + n).into()
 }
@@ -77,15 +100,7 @@ impl Site {
     /// # Errors
     /// Why a request was refused: the size is more than there can be.
     pub fn new(size: Size, seed: u64) -> Result<Self, String> {
-        let lb = |n: u8| LoadBalancerConfig {
-            data_v4: Some(Ipv4Addr::new(10, 0, n, 1)),
-            data_v6: None,
-            data_ports: 16_384..=32_767,
-            sync_v4: Some(Ipv4Addr::new(10, 0, 0, 2)),
-            sync_v6: None,
-            sync_port: 19_500 + u16::from(n),
-        };
-        let load_balancers = (0..size.load_balancers).map(lb).collect();
+        let load_balancers = (0..size.load_balancers).map(load_balancer).collect();
         let workers = u16::from(size.load_balancers) * size.workers;
         let most_members = workers.max(Config::default().most_members);
         let config = Config { load_balancers, most_members, ..Config::default() };
@@ -160,18 +175,8 @@ impl Site {
         let caller = Caller { token: Some(ROOT), peer: None };
         let accepted =
             self.control.request(moment, caller, request, &mut fill).map_err(|refusal| refusal.why)?;
-        self.store(accepted.changes);
+        keep(&mut self.records, &accepted.changes);
         Ok(accepted.reply)
-    }
-
-    fn store(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            let (key, value) = change.encode();
-            match value {
-                Some(value) => self.records.insert(key, value),
-                None => self.records.remove(&key),
-            };
-        }
     }
 
     fn tick(&self) -> u64 {
@@ -185,7 +190,7 @@ impl Site {
             let mut calls = Vec::new();
             for action in actions {
                 match action {
-                    Action::Store(changes) => self.store(changes),
+                    Action::Store(changes) => keep(&mut self.records, &changes),
                     Action::Call(call) => calls.push(call),
                     Action::Disconnect(_) | Action::Report(_) => {}
                 }
@@ -211,7 +216,7 @@ impl Site {
                 let sets = self.sets.iter().flat_map(|(lb, sets)| sets.iter().map(|from| (*lb, *from)));
                 let sets = sets.collect();
                 let packets = counters.then(|| self.packets.clone());
-                let state = PlaneState { term: call.term, routed, sets, packets, ..PlaneState::default() };
+                let state = PlaneState { routed, sets, packets, ..PlaneState::default() };
                 Outcome::State(Box::new(state))
             }
             Order::Stage(stage) => {

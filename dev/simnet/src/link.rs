@@ -1,9 +1,6 @@
 //! One direction of a network path.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-};
+use std::collections::BTreeMap;
 
 use crate::{Faults, Random};
 
@@ -54,7 +51,8 @@ pub struct LinkCounters {
 pub struct Link<T> {
     faults: Faults,
     random: Random,
-    in_flight: BinaryHeap<Reverse<Entry<T>>>,
+    /// The packets on the wire, by the time of arrival and the sequence number.
+    in_flight: BTreeMap<(u64, u64), Arrival<T>>,
     /// Orders packets that arrive at the same time as they were sent.
     sequence: u64,
     /// The bottleneck is busy until then.
@@ -65,38 +63,12 @@ pub struct Link<T> {
     counters: LinkCounters,
 }
 
-#[derive(Clone, Debug)]
-struct Entry<T> {
-    order: (u64, u64),
-    arrival: Arrival<T>,
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl<T> Eq for Entry<T> {}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order.cmp(&other.order)
-    }
-}
-
 impl<T: Packet> Link<T> {
     pub fn new(faults: Faults, random: Random) -> Self {
         Self {
             faults,
             random,
-            in_flight: BinaryHeap::new(),
+            in_flight: BTreeMap::new(),
             sequence: 0,
             busy_until: 0,
             last_arrival: 0,
@@ -183,13 +155,12 @@ impl<T: Packet> Link<T> {
 
     fn deliver(&mut self, at: u64, packet: T, corrupted: Option<usize>) {
         self.sequence += 1;
-        let arrival = Arrival { at, packet, corrupted };
-        self.in_flight.push(Reverse(Entry { order: (at, self.sequence), arrival }));
+        self.in_flight.insert((at, self.sequence), Arrival { at, packet, corrupted });
     }
 
     /// When the next packet arrives.
     pub fn next_arrival(&self) -> Option<u64> {
-        self.in_flight.peek().map(|Reverse(entry)| entry.arrival.at)
+        self.in_flight.keys().next().map(|(at, _)| *at)
     }
 
     /// The next packet that has arrived by `now`.
@@ -198,7 +169,7 @@ impl<T: Packet> Link<T> {
             return None;
         }
         self.counters.delivered += 1;
-        self.in_flight.pop().map(|Reverse(entry)| entry.arrival)
+        self.in_flight.pop_first().map(|(_, arrival)| arrival)
     }
 }
 

@@ -64,10 +64,6 @@ impl<W: Write> Writer<W> {
         builder.udp(from.port(), to.port()).write(&mut frame, payload).map_err(io::Error::other)?;
         self.frame(now, &frame)
     }
-
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
 }
 
 /// Returns the frames of a capture, in their order. A frame that is cut off at the end of the file is an error, which comes last.

@@ -3,13 +3,13 @@
 mod fortran;
 mod python;
 
-use crate::repo;
+use crate::{repo, running::Running};
 use anyhow::{Context, Result, ensure};
 use std::{
     fs,
     io::{BufRead, BufReader},
     path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Command, ExitCode, Stdio},
 };
 
 /// What automake's tests end with when they were skipped.
@@ -55,26 +55,14 @@ fn command_line(command: &Command) -> String {
 }
 
 /// `naa serve` on an address of loopback, until it is dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(address: &str) -> Result<Self> {
-        let mut command = Command::new(repo::release_program("naa"));
-        command.args(["serve", "--bind", address, "--json"]).env("NAA_PROVIDER", "embedded");
-        let mut server = Self(command.stdout(Stdio::piped()).spawn().context("cannot run naa serve")?);
-        let mut line = String::new();
-        if let Some(output) = server.0.stdout.as_mut() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        ensure!(line.contains("\"ready\""), "naa serve on {address} did not start: {line}");
-        Ok(server)
+fn serve(address: &str) -> Result<Running> {
+    let mut command = Command::new(repo::release_program("naa"));
+    command.args(["serve", "--bind", address, "--json"]).env("NAA_PROVIDER", "embedded");
+    let mut server = Running(command.stdout(Stdio::piped()).spawn().context("cannot run naa serve")?);
+    let mut line = String::new();
+    if let Some(output) = server.0.stdout.as_mut() {
+        BufReader::new(output).read_line(&mut line)?;
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    ensure!(line.contains("\"ready\""), "naa serve on {address} did not start: {line}");
+    Ok(server)
 }

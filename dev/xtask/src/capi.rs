@@ -5,11 +5,10 @@ mod programs;
 use crate::{
     interop::rows::{self, Row},
     packages::{self, User},
-    repo, rxe_vm, table,
+    repo, rxe_vm,
 };
 use anyhow::{Context, Result, ensure};
 use std::{
-    fs,
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{ExitCode, Stdio},
@@ -55,49 +54,25 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     if options.verbs {
         rows.extend(in_machine(options)?);
     }
-    println!();
-    let failed: Vec<_> = rows.iter().filter(|row| !row.passed()).collect();
-    let heading = ["program", "passed", "result", "seconds"].map(str::to_owned);
-    table::print(&[heading].into_iter().chain(rows::summary(&rows)).collect::<Vec<_>>());
-    for row in &failed {
-        println!("FAILED: {}: {}: {}", row.label, row.case, row.result);
-    }
-    println!("capi: {} rows, {} failed", rows.len(), failed.len());
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&rows).context("cannot write rows as JSON")?;
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    rows::report("capi", "program", &rows, options.json.as_deref())
 }
 
 /// What both providers' runs have in common.
 fn arguments(options: &Args) -> Vec<String> {
     let path = |path: PathBuf| path.to_string_lossy().into_owned();
-    let mut arguments = vec![
-        path(repo::release_program("capi")),
-        "run".to_owned(),
-        "--programs".to_owned(),
-        path(programs::folder()),
-        "--root".to_owned(),
-        path(repo::root()),
-        "--library".to_owned(),
-        path(programs::library()),
-    ];
-    if let Some(seed) = options.seed {
-        arguments.extend(["--seed".to_owned(), seed.to_string()]);
-    }
+    let library = repo::release_program("libnaa_c.so");
+    let folders = [("--programs", programs::folder()), ("--root", repo::root()), ("--library", library)];
+    let mut arguments = vec![path(repo::release_program("capi")), "run".to_owned()];
+    arguments.extend(folders.into_iter().flat_map(|(name, value)| [name.to_owned(), path(value)]));
+    arguments.extend(options.seed.map(|seed| format!("--seed={seed}")));
     arguments
 }
 
 fn here(options: &Args) -> Result<Vec<Row>> {
     let mut arguments = arguments(options);
     arguments.extend(["--provider", "embedded", "--jobs", JOBS].map(str::to_owned));
-    if options.long {
-        arguments.push("--long".to_owned());
-    }
-    if let Some(only) = &options.only {
-        arguments.extend(["--only".to_owned(), only.clone()]);
-    }
+    arguments.extend(options.long.then(|| "--long".to_owned()));
+    arguments.extend(options.only.iter().map(|only| format!("--only={only}")));
     println!("== embedded");
     let mut child = std::process::Command::new(&arguments[0])
         .args(&arguments[1..])
@@ -123,18 +98,12 @@ fn in_machine(options: &Args) -> Result<Vec<Row>> {
     let mut command = arguments(options);
     let own = ["--provider", "verbs", "--address", MACHINE_ADDRESS, "--slowness", SLOWNESS];
     command.extend(own.map(str::to_owned));
-    let slice = (!options.long).then(|| SLICE.to_owned());
-    if let Some(only) = options.only.clone().or(slice) {
-        command.extend(["--only".to_owned(), only]);
-    }
+    let slice = (!options.long).then_some(SLICE);
+    command.extend(options.only.as_deref().or(slice).map(|only| format!("--only={only}")));
     println!("== verbs");
     let machine =
         rxe_vm::Args { memory: MACHINE_MEMORY, limit: MACHINE_LIMIT, command, ..rxe_vm::Args::default() };
-    let mut output = Vec::new();
-    let status = rxe_vm::boot(&machine, &mut |bytes| {
-        output.extend_from_slice(bytes);
-        Ok(())
-    })?;
+    let (status, output) = rxe_vm::recorded(&machine, false)?;
     let text = String::from_utf8_lossy(&output);
     let mut rows: Vec<_> = text.lines().filter_map(Row::read).collect();
     for row in &mut rows {

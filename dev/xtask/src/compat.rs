@@ -25,14 +25,9 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     repo::build_release()?;
     let mut replay = Command::new(repo::release_program("compat"));
     replay.arg("--root").arg(repo::root());
-    for (name, value) in [("--only", &options.only), ("--record", &options.record)] {
-        if let Some(value) = value {
-            replay.arg(name).arg(value);
-        }
-    }
-    if options.list {
-        replay.arg("--list");
-    }
+    replay.args(options.only.iter().map(|only| format!("--only={only}")));
+    replay.args(options.record.iter().map(|wire| format!("--record={wire}")));
+    replay.args(options.list.then_some("--list"));
     let status = replay.status().context("cannot run the replays")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

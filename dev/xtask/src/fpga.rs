@@ -21,6 +21,7 @@ use crate::{
     venv::Venv,
 };
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use naa_fpga::{Module, Tools};
 use std::{
     path::{Path, PathBuf},
@@ -72,7 +73,7 @@ pub(crate) struct Args {
     seed: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Warnings of Verilator, and the format
     Lint,
@@ -99,18 +100,9 @@ impl Part {
     const USUAL: [Self; 7] =
         [Self::Lint, Self::Sim, Self::Pcap, Self::Speed, Self::Area, Self::Prove, Self::Fmax];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Lint => "lint",
-            Self::Sim => "sim",
-            Self::Coverage => "coverage",
-            Self::Engine => "engine",
-            Self::Pcap => "pcap",
-            Self::Speed => "speed",
-            Self::Prove => "prove",
-            Self::Area => "area",
-            Self::Fmax => "fmax",
-        }
+    /// What the part is called on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -119,30 +111,21 @@ type Rows = Vec<[String; 5]>;
 
 pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     packages::ensure(User::Fpga).map_err(anyhow::Error::msg)?;
-    if let [input, output] = &options.pcap[..] {
-        return match tools::install(Group::Sim)? {
-            Ok(_) => pcap::run(input, output).map(|()| ExitCode::SUCCESS),
-            Err(why) => {
-                println!("skipped: {why}");
-                Ok(ExitCode::from(SKIPPED))
-            }
-        };
-    }
     let parts = if options.only.is_empty() { &Part::USUAL[..] } else { &options.only };
     let is_simulated =
         |part: &Part| matches!(part, Part::Sim | Part::Coverage | Part::Engine | Part::Pcap | Part::Speed);
-    let group = if options.models || (parts.iter().all(is_simulated) && !options.mutate) {
-        Group::Sim
-    } else {
-        Group::All
-    };
-    let tools = match tools::install(group)? {
+    let only_simulates =
+        options.pcap.len() == 2 || options.models || parts.iter().all(is_simulated) && !options.mutate;
+    let tools = match tools::install(if only_simulates { Group::Sim } else { Group::All })? {
         Ok(tools) => tools,
         Err(why) => {
             println!("skipped: {why}");
             return Ok(ExitCode::from(SKIPPED));
         }
     };
+    if let [input, output] = &options.pcap[..] {
+        return pcap::run(input, output).map(|()| ExitCode::SUCCESS);
+    }
     if options.models {
         return models().map(|()| ExitCode::SUCCESS);
     }
@@ -169,7 +152,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         println!("== jobs side by side");
         let begun = Instant::now();
         jobs::run(&jobs, &mut rows);
-        took.push(("jobs side by side", begun.elapsed()));
+        took.push(("jobs side by side".to_owned(), begun.elapsed()));
     }
     rows.extend(took.into_iter().map(|(part, time)| {
         ["all", &format!("{part}: seconds"), &table::seconds(time), "", "ok"].map(str::to_owned)

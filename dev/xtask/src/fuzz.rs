@@ -2,17 +2,14 @@
 
 use crate::{
     packages::{self, User},
-    repo, table,
+    parallel, repo, table,
     tidy::Finding,
 };
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::{
     fs,
-    num::NonZero,
     path::{Path, PathBuf},
     process::{Command, ExitCode, Output},
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
 };
 
 /// What makes rustc record coverage the way libFuzzer reads it.
@@ -58,13 +55,12 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     if options.build {
         return Ok(ExitCode::SUCCESS);
     }
-    let jobs = thread::available_parallelism().map_or(1, NonZero::get).min(chosen.len());
+    let jobs = parallel::workers(&chosen);
     println!("fuzzing {} targets for {} s each, {jobs} at a time", chosen.len(), options.seconds);
-    let mut outcomes = side_by_side(&chosen, jobs, |target| fuzz(&programs, target, options.seconds))?;
-    outcomes.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let outcomes = parallel::side_by_side(&chosen, |target| Ok(fuzz(&programs, target, options.seconds)))?;
     let mut rows = vec![["target", "execs", "exec/s", "result"].map(str::to_owned)];
-    let passed = outcomes.iter().all(|(_, outcome)| outcome.as_ref().is_ok_and(|outcome| outcome.passed));
-    for (target, outcome) in outcomes {
+    let passed = outcomes.iter().all(|outcome| outcome.as_ref().is_ok_and(|outcome| outcome.passed));
+    for (target, outcome) in chosen.into_iter().cloned().zip(outcomes) {
         rows.push(match outcome {
             Ok(Outcome { execs, per_second, passed: true }) => [target, execs, per_second, "ok".to_owned()],
             Ok(Outcome { execs, per_second, .. }) => [target, execs, per_second, "FAILED".to_owned()],
@@ -76,43 +72,10 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs `run` for each target, some at a time.
-fn side_by_side(
-    targets: &[&String],
-    jobs: usize,
-    run: impl Fn(&str) -> Result<Outcome> + Sync,
-) -> Result<Vec<(String, Result<Outcome>)>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut outcomes = Vec::new();
-        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            outcomes.push(((*target).clone(), run(target)));
-        }
-        outcomes
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        let mut all = Vec::new();
-        for thread in threads {
-            all.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))?);
-        }
-        Ok(all)
-    })
-}
-
 /// The names of `dev/fuzz/targets/*.rs`, sorted.
 fn targets(root: &Path) -> Result<Vec<String>> {
-    let folder = root.join("dev/fuzz/targets");
-    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut names = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "rs") {
-            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort();
-    Ok(names)
+    let names = repo::names(&root.join("dev/fuzz/targets"))?;
+    Ok(names.iter().filter_map(|name| name.strip_suffix(".rs")).map(str::to_owned).collect())
 }
 
 /// Finds fuzz targets that Cargo would not build. `tidy` calls this.
@@ -120,11 +83,9 @@ pub(crate) fn unlisted_targets(root: &Path) -> Result<Vec<Finding>> {
     let manifest =
         fs::read_to_string(root.join("dev/fuzz/Cargo.toml")).context("cannot read dev/fuzz/Cargo.toml")?;
     let listed = |name: &String| manifest.contains(&format!("path = \"targets/{name}.rs\""));
-    let finding = |name: String| Finding {
-        path: "dev/fuzz/Cargo.toml".to_owned(),
-        line: 1,
-        what: format!("fuzz target `{name}` is not built"),
-        remedy: format!("add [[bin]] with name = \"{name}\" and path = \"targets/{name}.rs\""),
+    let finding = |name: String| {
+        let remedy = format!("add [[bin]] with name = \"{name}\" and path = \"targets/{name}.rs\"");
+        Finding::new("dev/fuzz/Cargo.toml", 1, format!("fuzz target `{name}` is not built"), remedy)
     };
     Ok(targets(root)?.into_iter().filter(|name| !listed(name)).map(finding).collect())
 }

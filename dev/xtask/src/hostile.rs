@@ -37,24 +37,14 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     repo::build_release()?;
     let mut suite = Command::new(repo::release_program("hostile"));
     suite.current_dir(repo::root());
-    for (name, wanted) in [("--list", options.list), ("--quick", options.quick), ("--strict", options.strict)]
-    {
-        if wanted {
-            suite.arg(name);
-        }
-    }
-    if let Some(only) = &options.only {
-        suite.arg("--only").arg(only);
-    }
+    let flags = [("--list", options.list), ("--quick", options.quick), ("--strict", options.strict)];
+    suite.args(flags.into_iter().filter(|(_, wanted)| *wanted).map(|(name, _)| name));
+    suite.args(options.only.iter().map(|only| format!("--only={only}")));
     if let Some(json) = &options.json {
         suite.arg("--json").arg(std::path::absolute(json)?);
     }
-    if let Some(seed) = options.seed {
-        suite.arg("--seed").arg(seed.to_string());
-    }
-    if let Some(ip) = options.ip {
-        suite.arg("--ip").arg(ip.to_string());
-    }
+    suite.args(options.seed.map(|seed| format!("--seed={seed}")));
+    suite.args(options.ip.map(|ip| format!("--ip={ip}")));
     let status = suite.status().context("cannot run the suite")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -7,14 +7,13 @@ pub(crate) mod rows;
 use crate::{
     check_icrc,
     packages::{self, User},
-    repo, rxe_vm, table,
+    repo, rxe_vm,
 };
 use anyhow::{Context, Result, ensure};
 use plan::Boot;
 use rows::Row;
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -71,19 +70,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         println!("== {}", boot.name);
         rows.extend(perform(boot)?);
     }
-    println!();
-    let failed: Vec<_> = rows.iter().filter(|row| !row.passed()).collect();
-    let heading = ["step", "passed", "result", "seconds"].map(str::to_owned);
-    table::print(&[heading].into_iter().chain(rows::summary(&rows)).collect::<Vec<_>>());
-    for row in &failed {
-        println!("FAILED: {}: {}: {}", row.label, row.case, row.result);
-    }
-    println!("interop: {} rows, {} failed", rows.len(), failed.len());
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&rows).context("cannot write rows as JSON")?;
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    rows::report("interop", "step", &rows, options.json.as_deref())
 }
 
 fn wanted(options: &Args) -> Result<Vec<Boot>> {
@@ -130,11 +117,7 @@ fn perform(boot: &Boot) -> Result<Vec<Row>> {
     let file = boot.name.replace(' ', "-");
     let pcap = boot.capture.then(|| folder().join(format!("{file}.pcap")));
     let machine = machine(boot, &file, pcap.clone())?;
-    let mut output = Vec::new();
-    let status = rxe_vm::boot(&machine, &mut |bytes| {
-        output.extend_from_slice(bytes);
-        io::stdout().lock().write_all(bytes)
-    })?;
+    let (status, output) = rxe_vm::recorded(&machine, true)?;
     let mut rows = rows::of(boot, &String::from_utf8_lossy(&output));
     if status != 0 {
         rows.push(Row::ours(boot.name, "the machine", format!("exit status {status}")));

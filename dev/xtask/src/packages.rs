@@ -40,68 +40,52 @@ const C_PROGRAMS: &[User] = &[User::Install, User::Capi, User::Docs];
 
 const PYTHON: &[User] = &[User::Python, User::Docs, User::Fpga];
 
+const fn needed(
+    probe: &'static str,
+    package: &'static str,
+    why: &'static str,
+    users: &'static [User],
+) -> Needed {
+    Needed { probe, package, why, users }
+}
+
 const PACKAGES: &[Needed] = &[
-    Needed { probe: "c++", package: "g++", why: "compiles libFuzzer", users: &[User::Fuzz] },
-    Needed { probe: "c++", package: "g++", why: "compiles models of RTL", users: &[User::Fpga] },
-    Needed {
-        probe: "/usr/include/lz4.h",
-        package: "liblz4-dev",
-        why: "packs waveforms",
-        users: &[User::Fpga],
-    },
-    Needed {
-        probe: "/usr/include/zlib.h",
-        package: "zlib1g-dev",
-        why: "packs waveforms",
-        users: &[User::Fpga],
-    },
-    Needed { probe: "perl", package: "perl", why: "starts Verilator", users: &[User::Fpga] },
-    Needed { probe: "qemu-system-x86_64", package: "qemu-system-x86", why: "the machine", users: VM },
-    Needed { probe: "busybox", package: "busybox-static", why: "its first program", users: VM },
-    Needed { probe: "cpio", package: "cpio", why: "packs its first file system", users: VM },
-    Needed { probe: "depmod", package: "kmod", why: "finds its kernel modules", users: VM },
-    Needed { probe: "ip", package: "iproute2", why: "makes its network, and rxe0 with `rdma`", users: VM },
-    Needed { probe: "tcpdump", package: "tcpdump", why: "captures", users: VM },
-    Needed { probe: "ethtool", package: "ethtool", why: "turns segmentation off for captures", users: VM },
-    Needed {
-        probe: "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
-        package: "ibverbs-providers",
-        why: "programs of rdma-core on rxe0",
-        users: VM,
-    },
-    Needed { probe: "rping", package: "rdmacm-utils", why: "rping and librdmacm", users: VM },
-    Needed { probe: "ibv_devinfo", package: "ibverbs-utils", why: "shows devices", users: VM },
-    Needed { probe: "ib_write_bw", package: "perftest", why: "measures the kernel's stack", users: VM },
-    Needed {
-        probe: "tshark",
-        package: "tshark",
-        why: "a second opinion on captures",
-        users: &[User::Interop],
-    },
-    Needed {
-        probe: "gfortran",
-        package: "gfortran",
-        why: "compiles the module of Fortran",
-        users: &[User::Fortran],
-    },
-    Needed { probe: "make", package: "make", why: "builds its example", users: &[User::Fortran] },
-    Needed { probe: "python3", package: "python3-venv", why: "Python with packages", users: PYTHON },
-    Needed { probe: "cc", package: "gcc", why: "programs in C, and sanitizers", users: C_PROGRAMS },
-    Needed { probe: "c++", package: "g++", why: "programs in C++", users: C_PROGRAMS },
-    Needed { probe: "make", package: "make", why: "a project of make", users: INSTALL },
-    Needed { probe: "pkg-config", package: "pkg-config", why: "finds the libraries for it", users: BUILDS },
-    Needed {
-        probe: "cmake",
-        package: "cmake",
-        why: "a project of CMake; naa itself builds without",
-        users: INSTALL,
-    },
-    Needed { probe: "nm", package: "binutils", why: "lists symbols", users: C_PROGRAMS },
-    Needed { probe: "man", package: "man-db", why: "renders manual pages", users: INSTALL },
-    Needed { probe: "zsh", package: "zsh", why: "reads its completions", users: INSTALL },
-    Needed { probe: "fish", package: "fish", why: "reads its completions", users: INSTALL },
-    Needed { probe: "ip", package: "iproute2", why: "brings up a network for them", users: BUILDS },
-    Needed { probe: "unshare", package: "util-linux", why: "sets a page apart", users: &[User::Docs] },
+    needed("c++", "g++", "compiles libFuzzer", &[User::Fuzz]),
+    needed("c++", "g++", "compiles models of RTL", &[User::Fpga]),
+    needed("/usr/include/lz4.h", "liblz4-dev", "packs waveforms", &[User::Fpga]),
+    needed("/usr/include/zlib.h", "zlib1g-dev", "packs waveforms", &[User::Fpga]),
+    needed("perl", "perl", "starts Verilator", &[User::Fpga]),
+    needed("qemu-system-x86_64", "qemu-system-x86", "the machine", VM),
+    needed("busybox", "busybox-static", "its first program", VM),
+    needed("cpio", "cpio", "packs its first file system", VM),
+    needed("depmod", "kmod", "finds its kernel modules", VM),
+    needed("ip", "iproute2", "makes its network, and rxe0 with `rdma`", VM),
+    needed("tcpdump", "tcpdump", "captures", VM),
+    needed("ethtool", "ethtool", "turns segmentation off for captures", VM),
+    needed(
+        "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+        "ibverbs-providers",
+        "programs of rdma-core on rxe0",
+        VM,
+    ),
+    needed("rping", "rdmacm-utils", "rping and librdmacm", VM),
+    needed("ibv_devinfo", "ibverbs-utils", "shows devices", VM),
+    needed("ib_write_bw", "perftest", "measures the kernel's stack", VM),
+    needed("tshark", "tshark", "a second opinion on captures", &[User::Interop]),
+    needed("gfortran", "gfortran", "compiles the module of Fortran", &[User::Fortran]),
+    needed("make", "make", "builds its example", &[User::Fortran]),
+    needed("python3", "python3-venv", "Python with packages", PYTHON),
+    needed("cc", "gcc", "programs in C, and sanitizers", C_PROGRAMS),
+    needed("c++", "g++", "programs in C++", C_PROGRAMS),
+    needed("make", "make", "a project of make", INSTALL),
+    needed("pkg-config", "pkg-config", "finds the libraries for it", BUILDS),
+    needed("cmake", "cmake", "a project of CMake; naa itself builds without", INSTALL),
+    needed("nm", "binutils", "lists symbols", C_PROGRAMS),
+    needed("man", "man-db", "renders manual pages", INSTALL),
+    needed("zsh", "zsh", "reads its completions", INSTALL),
+    needed("fish", "fish", "reads its completions", INSTALL),
+    needed("ip", "iproute2", "brings up a network for them", BUILDS),
+    needed("unshare", "util-linux", "sets a page apart", &[User::Docs]),
 ];
 
 fn missing(user: User) -> Vec<&'static Needed> {
@@ -116,22 +100,20 @@ fn missing(user: User) -> Vec<&'static Needed> {
 /// # Errors
 /// Names what is missing, what it is for, and how to get it.
 pub(crate) fn ensure(user: User) -> Result<(), String> {
-    let wanted = missing(user);
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<_> = wanted.iter().map(|p| p.package).collect();
-    if is_root() && repo::has_program("apt-get") {
+    let names = |wanted: &[&'static Needed]| wanted.iter().map(|p| p.package).collect::<Vec<_>>();
+    let mut wanted = missing(user);
+    if !wanted.is_empty() && is_root() && repo::has_program("apt-get") {
+        let names = names(&wanted);
         eprintln!("installing Debian packages: {}", names.join(" "));
         install(&names);
+        wanted = missing(user);
     }
-    let wanted = missing(user);
     if wanted.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> = wanted.iter().map(|p| p.package).collect();
     let why: Vec<_> = wanted.iter().map(|p| format!("{} ({})", p.package, p.why)).collect();
-    Err(format!("missing Debian packages: {}; as root: apt-get install {}", why.join(", "), names.join(" ")))
+    let names = names(&wanted).join(" ");
+    Err(format!("missing Debian packages: {}; as root: apt-get install {names}", why.join(", ")))
 }
 
 /// Best effort: what is still missing afterwards is reported by the caller.

@@ -1,11 +1,14 @@
 //! `proto`: the Rust of gRPC's messages and services, made of their .proto files.
 
-use crate::{header::first_difference, repo};
+use crate::{
+    header::first_difference,
+    repo::{self, names},
+};
 use anyhow::{Context, Result, anyhow};
 use prost_build::Module;
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -60,15 +63,6 @@ fn make(root: &Path) -> Result<BTreeMap<String, String>> {
     let made = config.generate(requests).with_context(|| format!("cannot make Rust of {SOURCES}"))?;
     let name = |module: &Module| module.to_file_name_or("root");
     Ok(made.iter().map(|(module, text)| (name(module), text.clone())).collect())
-}
-
-/// The names of the files in a folder, sorted.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let entry = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
-    let names = fs::read_dir(folder).and_then(|entries| entries.map(entry).collect::<io::Result<Vec<_>>>());
-    let mut names = names.with_context(|| format!("cannot read {}", folder.display()))?;
-    names.sort();
-    Ok(names)
 }
 
 /// The texts of the files in a folder by their names.

@@ -62,6 +62,15 @@ pub(crate) fn files(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The names of the files in a folder, sorted.
+pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
+    let entry = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    let names = fs::read_dir(folder).and_then(|entries| entries.map(entry).collect::<io::Result<Vec<_>>>());
+    let mut names = names.with_context(|| format!("cannot read {}", folder.display()))?;
+    names.sort();
+    Ok(names)
+}
+
 /// Whether a program of that name is on the search path.
 pub(crate) fn has_program(name: &str) -> bool {
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);

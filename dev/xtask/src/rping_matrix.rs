@@ -7,12 +7,7 @@ use crate::{
     repo, rxe_vm, table,
 };
 use anyhow::{Context, Result};
-use std::{
-    fs,
-    io::{self, Write},
-    path::Path,
-    process::ExitCode,
-};
+use std::{fs, path::Path, process::ExitCode};
 
 const GUEST: &str = include_str!("../rping-matrix.sh");
 
@@ -77,11 +72,7 @@ fn boot(options: &Args, naa: &Path, mtu: u32, path_mtu: u32) -> Result<Vec<Row>>
         command: words.into_iter().map(str::to_owned).chain([path_mtu.to_string()]).collect(),
         ..Default::default()
     };
-    let mut output = Vec::new();
-    let status = rxe_vm::boot(&machine, &mut |bytes| {
-        output.extend_from_slice(bytes);
-        io::stdout().lock().write_all(bytes)
-    })?;
+    let (status, output) = rxe_vm::recorded(&machine, true)?;
     let mut rows: Vec<_> = String::from_utf8_lossy(&output).lines().filter_map(row).collect();
     let expected = 2 * 2 * (sizes.split(' ').count() + 2);
     if status != 0 || rows.len() != expected {

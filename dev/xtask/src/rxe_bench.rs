@@ -73,11 +73,11 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     println!("load of this host before: {}", load());
-    let one = measure(options, &folder, "one.sh")?;
-    let two = measure(options, &folder, "two.sh")?;
+    let (one_status, one) = measure(options, &folder, "one.sh")?;
+    let (two_status, two) = measure(options, &folder, "two.sh")?;
     println!("load of this host after: {}\n", load());
-    print_table(options, &[one.output, two.output].concat())?;
-    let failed: Vec<_> = [("one machine", one.status), ("two machines", two.status)]
+    print_table(options, &[one, two].concat())?;
+    let failed: Vec<_> = [("one machine", one_status), ("two machines", two_status)]
         .into_iter()
         .filter(|(_, status)| *status != 0)
         .collect();
@@ -87,13 +87,8 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the machines wrote, and how they ended.
-struct Measured {
-    output: Vec<u8>,
-    status: u8,
-}
-
-fn measure(options: &Args, folder: &Path, script: &str) -> Result<Measured> {
+/// How the machines ended, and what they wrote.
+fn measure(options: &Args, folder: &Path, script: &str) -> Result<(u8, Vec<u8>)> {
     let two = script == "two.sh";
     println!("== {}", if two { "two machines" } else { "one machine" });
     let (calls, seconds) = options.effort();
@@ -106,27 +101,18 @@ fn measure(options: &Args, folder: &Path, script: &str) -> Result<Measured> {
         cpus: if two { CPUS / 2 } else { CPUS },
         limit: 600 + 240 * u64::from(options.repeats()),
         two,
-        peer: two.then(|| command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")),
+        peer: two.then(|| rxe_vm::command_line(&command)),
         command,
         ..rxe_vm::Args::default()
     };
-    let mut output = Vec::new();
-    let status = rxe_vm::boot(&machine, &mut |bytes| output.write_all(bytes))?;
-    Ok(Measured { output, status })
-}
-
-/// The word in quotes for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+    rxe_vm::recorded(&machine, false)
 }
 
 /// `wire` has the rows, since it has those of `naa bench`.
 fn print_table(options: &Args, samples: &[u8]) -> Result<()> {
     let mut table = Command::new(repo::release_program("wire"));
     table.arg("table");
-    if options.quick {
-        table.arg("--quick");
-    }
+    table.args(options.quick.then_some("--quick"));
     if let Some(path) = &options.json {
         table.arg("--json").arg(path);
     }

@@ -12,6 +12,7 @@ mod machine;
 mod tail;
 
 pub(crate) use args::Args;
+pub(crate) use control::command_line;
 
 use crate::packages::{self, User};
 use anyhow::{Context, Result, ensure};
@@ -47,7 +48,7 @@ fn right_processor() -> Result<()> {
 
 /// Boots, runs the command, hands its standard output to `stdout` while it runs, and gives its exit status.
 /// Everything else that commands write goes to standard error.
-pub(crate) fn boot(options: &Args, stdout: &mut Sink<'_>) -> Result<u8> {
+fn boot(options: &Args, stdout: &mut Sink<'_>) -> Result<u8> {
     right_processor()?;
     let image = image::ready()?;
     let names: &[Name] = if options.two { &[Name::A, Name::B] } else { &[Name::A] };
@@ -61,6 +62,16 @@ pub(crate) fn boot(options: &Args, stdout: &mut Sink<'_>) -> Result<u8> {
         fs::copy(&captured, pcap).with_context(|| format!("no capture for {}", pcap.display()))?;
     }
     Ok(verdict)
+}
+
+/// Boots, and gives the exit status of the command and its standard output, which is shown too if `is_shown`.
+pub(crate) fn recorded(options: &Args, is_shown: bool) -> Result<(u8, Vec<u8>)> {
+    let mut output = Vec::new();
+    let status = boot(options, &mut |bytes| {
+        output.extend_from_slice(bytes);
+        if is_shown { io::stdout().lock().write_all(bytes) } else { Ok(()) }
+    })?;
+    Ok((status, output))
 }
 
 /// The machine that ended first, or none at the deadline. The other one is ended then.

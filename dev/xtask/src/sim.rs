@@ -36,9 +36,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     ensure!(built.context("cannot run cargo")?.success(), "the simulation does not build");
     let mut suite = Command::new(repo::release_program("sim"));
     suite.current_dir(repo::root());
-    if let Some(kind) = &options.kind {
-        suite.args(["--kind", kind]);
-    }
+    suite.args(options.kind.iter().map(|kind| format!("--kind={kind}")));
     if let Some(file) = &options.plot {
         suite.arg("--plot").arg(std::path::absolute(file)?);
     }
@@ -48,11 +46,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         ("--from", options.from),
         ("--full-site", options.full_site),
     ];
-    for (name, value) in numbers {
-        if let Some(value) = value {
-            suite.arg(name).arg(value.to_string());
-        }
-    }
+    suite.args(numbers.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))));
     let status = suite.status().context("cannot run the suite")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -110,12 +110,8 @@ fn character(rest: &[u8]) -> usize {
     match rest {
         [_, b'\\', ..] => (1 + quoted(&rest[1..], b'\'')).min(rest.len()),
         [_, first, ..] => {
-            let width = match first {
-                0x00..=0x7f => 1,
-                0x80..=0xdf => 2,
-                0xe0..=0xef => 3,
-                _ => 4,
-            };
+            // The leading ones of a character's first byte tell how many bytes it has in UTF-8.
+            let width = first.leading_ones().max(1) as usize;
             if rest.get(1 + width) == Some(&b'\'') { width + 2 } else { 0 }
         }
         _ => 0,
@@ -200,13 +196,7 @@ fn tokens(code: &str) -> impl Iterator<Item = (usize, &str)> {
         at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         let rest = bytes.get(at..).filter(|rest| !rest.is_empty())?;
         let word = rest.iter().take_while(|b| is_word(**b)).count();
-        let len = if word > 0 {
-            word
-        } else if rest.starts_with(b"::") {
-            2
-        } else {
-            1
-        };
+        let len = word.max(if rest.starts_with(b"::") { 2 } else { 1 });
         let start = at;
         at += len;
         Some((start, &code[start..at]))

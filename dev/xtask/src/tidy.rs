@@ -28,7 +28,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn new(path: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn new(path: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, what: what.into(), remedy: remedy.into() }
     }
 }
@@ -112,6 +112,11 @@ fn check_format(root: &Path) -> Result<bool> {
     Ok(formatted)
 }
 
+/// Whether `path` is `allowed`, or is in it: a folder ends in `/`.
+fn is_of(path: &str, allowed: &str) -> bool {
+    if allowed.ends_with('/') { path.starts_with(allowed) } else { path == allowed }
+}
+
 /// The line, from 1, of the first line of `manifest` that starts with `key`.
 fn manifest_line(manifest: &str, key: &str) -> usize {
     let starts = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
@@ -126,7 +131,7 @@ fn package(name: &str, dependencies: &[(&str, Option<&str>, bool)]) -> metadata:
         .map(|(name, kind, local)| metadata::Dependency {
             name: (*name).to_owned(),
             kind: kind.map(str::to_owned),
-            local: *local,
+            path: local.then(String::new),
         })
         .collect();
     metadata::Package {

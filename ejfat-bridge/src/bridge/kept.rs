@@ -89,7 +89,7 @@ mod tests {
 
     use ejfat::{
         listen::Listen,
-        ring::{Filter, Geometry, Subscription, WorkerName},
+        ring::{Geometry, Subscription},
         wire::ReHeader,
     };
     use naa_server::loop_service::LoopService as _;
@@ -129,8 +129,7 @@ mod tests {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         connect(&socket, &SocketAddrUnix::new(bridge.local().unwrap()).unwrap()).unwrap();
-        let (filter, name) = (Filter::default(), WorkerName::default());
-        let subscription = Subscription { geometry: geometry(), filter, name, redelivery };
+        let subscription = Subscription { redelivery, ..Subscription::new(geometry()) };
         send(&socket, &subscription.encode(), SendFlags::NOSIGNAL).unwrap();
         let before = bridge.dispatcher.counters().workers;
         until(bridge, "nobody subscribed", |bridge| bridge.dispatcher.counters().workers > before);

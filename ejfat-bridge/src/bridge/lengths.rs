@@ -101,7 +101,7 @@ impl Bridge {
             if !before.contains(&its.id) {
                 tracing::warn!(
                     worker = its.id.number(),
-                    name = its.name,
+                    name = its.name.as_str(),
                     "events are lost that are too long for rings, and this worker's ring may be one of these: it has {ring} bytes ({} \
                      slots of {}), and the longest such event has {longest}; if this worker is to get such events, subscribe with more \
                      or larger slots (`naa events --slots --slot-bytes`)",

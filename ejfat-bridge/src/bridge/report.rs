@@ -5,7 +5,7 @@ use std::time::Duration;
 use ejfat::{Time, bridge::WorkerId};
 
 use super::Bridge;
-use crate::{FillLevel, Load, Snapshot, WorkerReport, ring::RingTransport};
+use crate::{Load, Snapshot, WorkerReport, ring::RingTransport};
 
 /// The time between two reports of the counters of each port. The time between two reports is long, because there may
 /// be thousands of ports.
@@ -17,19 +17,10 @@ impl Bridge {
             RingTransport::Rdma(remote) => Some(remote.stream().peer),
             RingTransport::Shared(_) => None,
         };
-        let workers = self.dispatcher.workers().map(|its| WorkerReport {
-            level: level(&its),
-            placing: its.placing.name(),
-            peer: peer(its.id),
-            slots: its.slots,
-            slot_bytes: its.slot_bytes,
-            in_use: its.in_use,
-            outstanding: its.outstanding,
-            sent: its.sent,
-            bytes: its.bytes,
-            released: its.released,
-            wrong_credits: its.wrong_credits,
-            seconds: Duration::from_nanos(now.0.saturating_sub(its.since.0)).as_secs_f64(),
+        let workers = self.dispatcher.workers().map(|stats| WorkerReport {
+            stats,
+            peer: peer(stats.id),
+            seconds: Duration::from_nanos(now.0.saturating_sub(stats.since.0)).as_secs_f64(),
         });
         let ports = &self.intake.ports;
         let drops = if self.finishing { ports.all_kernel_drops() } else { ports.kernel_drops() };
@@ -45,7 +36,7 @@ impl Bridge {
             events: self.dispatcher.counters().clone(),
             waiting: self.dispatcher.waiting(),
             waiting_again: self.dispatcher.waiting_for_redelivery(),
-            load: Load::of(&self.dispatcher, &self.intake.reassembler).with_too_long(self.too_long.events()),
+            load: Load::of(&self.dispatcher, &self.intake.reassembler, self.too_long.events()),
             memory: self.intake.reassembler.touched_memory(),
             kernel_drops: drops.unwrap_or(0),
             ports: self.ports.clone(),
@@ -61,15 +52,5 @@ impl Bridge {
         let counters = self.dispatcher.counters();
         let not_lost = counters.delivered_again + self.dispatcher.waiting_for_redelivery() as u64 + self.left;
         counters.held_by_ended.saturating_sub(not_lost)
-    }
-}
-
-pub(super) fn level(its: &ejfat::bridge::WorkerStats<'_>) -> FillLevel {
-    FillLevel {
-        worker: its.id.number(),
-        name: its.name.to_owned(),
-        member: its.filter.member,
-        fill: its.fill,
-        stalled: its.stalled,
     }
 }

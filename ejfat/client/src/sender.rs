@@ -9,10 +9,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{ClientError, Connection, RouteError, Syncs, source_towards, syncs::no_thread};
+use crate::{
+    ClientError, Connection, RouteError, Syncs, background::Background, source_towards, syncs::no_thread,
+};
 use hold::{Hold, Last};
 pub use watch::SenderNotice;
-use watch::{ReservationMonitor, Watch, is_end, listed};
+use watch::{ReservationMonitor, is_end, listed};
 
 /// An error: the sender's addresses are not in the reservation's list.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +39,7 @@ pub struct AllowedSender {
     monitor: Arc<ReservationMonitor>,
     allowed: Vec<AllowedAddress>,
     syncs: Option<Syncs>,
-    watch: Option<Watch>,
+    watch: Option<Background>,
 }
 
 /// An address of a sender.
@@ -150,7 +152,7 @@ impl AllowedSender {
         notify: impl Fn(SenderNotice) + Send + Sync + 'static,
     ) -> Result<(), AllowedSenderError> {
         self.monitor.set_notify(notify);
-        self.watch = Some(Watch::start(self.monitor.clone(), every).map_err(no_thread)?);
+        self.watch = Some(watch::watch(self.monitor.clone(), every).map_err(no_thread)?);
         Ok(())
     }
 

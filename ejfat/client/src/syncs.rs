@@ -4,19 +4,18 @@ use std::{
     io,
     mem::discriminant,
     net::SocketAddr,
-    sync::mpsc::{self, RecvTimeoutError},
-    thread::{self, JoinHandle},
+    sync::mpsc::{Receiver, RecvTimeoutError},
     time::Duration,
 };
 
 use ejfat_udp::{Error, SyncSender};
 
+use crate::background::Background;
+
 /// A thread that sends sync datagrams until this is dropped, and a last one then.
 #[derive(Debug)]
 pub struct Syncs {
-    /// The thread ends when this is dropped.
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Background,
 }
 
 impl Syncs {
@@ -40,11 +39,8 @@ impl Syncs {
         if let Some(error) = problem.filter(|_| senders.is_empty()) {
             return Err(error);
         }
-        let (stop, stopped) = mpsc::channel();
-        let run = move || keep(&senders, period, &stopped);
-        let thread = thread::Builder::new().name("ejfat-sync".into()).spawn(run);
-        let thread = thread.map_err(no_thread)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let thread = Background::start("ejfat-sync", move |stopped| keep(&senders, period, &stopped));
+        Ok(Self { _thread: thread.map_err(no_thread)? })
     }
 }
 
@@ -52,17 +48,7 @@ pub(crate) fn no_thread(source: io::Error) -> Error {
     Error::Io { what: "start a thread".into(), source }
 }
 
-impl Drop for Syncs {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // The thread does not panic. If it ever did, the panic's message is already on standard error.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn keep(to: &[SyncSender], period: Duration, stopped: &mpsc::Receiver<()>) {
+fn keep(to: &[SyncSender], period: Duration, stopped: &Receiver<()>) {
     // The kind of the last error of each address.
     let mut logged = vec![None; to.len()];
     loop {

@@ -32,8 +32,7 @@ fn connect(server: &GrpcServer, token: &str) -> Connection {
 
 #[test]
 fn each_call_has_its_answer() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let client = connect(&server, TOKEN);
     let reserved = client.reserve(ReserveLoadBalancerRequest::default()).unwrap();
     assert_eq!((reserved.token.as_str(), reserved.lb_id.as_str()), (TOKEN, "1"));
@@ -74,8 +73,7 @@ fn refused(result: Result<impl std::fmt::Debug, ClientError>, cause: Cause, says
 
 #[test]
 fn a_token_that_is_missing_unknown_or_too_weak_is_told_apart() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     site.know_weak("weak");
     let without = to(&format!("ejfat://{}/lb/1", server.address()));
     refused(without.status("1"), Cause::NoToken, &["no token", "ejfat://TOKEN@host:port"]);
@@ -91,8 +89,7 @@ fn a_token_that_is_missing_unknown_or_too_weak_is_told_apart() {
 
 #[test]
 fn each_refusal_has_its_cause() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let client = connect(&server, TOKEN);
     for (code, cause, remedy) in [
         (Code::NotFound, Cause::NotFound, "get a new EJFAT URI"),
@@ -130,8 +127,7 @@ fn nobody_there_and_nobody_who_answers() {
     let nowhere = to("ejfat://t@no-such-host.invalid:1/lb/1").version().unwrap_err();
     assert!(matches!(&nowhere, ClientError::Unreachable { .. }), "{nowhere}");
 
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     site.slow("Version", Duration::from_secs(30));
     let begin = Instant::now();
     let late = connect(&server, TOKEN).version().unwrap_err();
@@ -145,8 +141,7 @@ fn nobody_there_and_nobody_who_answers() {
 
 #[test]
 fn a_control_plane_that_comes_back_is_used_again() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let port = server.address().port();
     let client = connect(&server, TOKEN);
     client.version().unwrap();

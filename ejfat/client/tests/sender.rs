@@ -35,8 +35,7 @@ fn is_listed(site: &Site) -> bool {
 
 #[test]
 fn the_last_of_several_senders_takes_their_address_off() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let (first, second) = (open(&server), open(&server));
     first.close().unwrap();
     assert!(is_listed(&site), "the second one sends still");
@@ -53,8 +52,7 @@ fn the_last_of_several_senders_takes_their_address_off() {
 
 #[test]
 fn an_address_that_somebody_removed_is_added_again() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let mut sender = open(&server);
     let notices = watch(&mut sender);
     for _ in 0..3 {
@@ -74,8 +72,7 @@ fn an_address_that_somebody_removed_is_added_again() {
 
 #[test]
 fn a_reservation_without_workers_is_told_and_one_that_ended_too() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let mut sender = open(&server);
     let (notices, ending) = (watch(&mut sender), sender.ending());
     until("told", || matches!(notices.lock().unwrap()[..], [SenderNotice::NoWorker { .. }]));
@@ -90,8 +87,7 @@ fn a_reservation_without_workers_is_told_and_one_that_ended_too() {
 
 #[test]
 fn a_control_plane_that_is_away_ends_nothing() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (_site, server) = Site::served();
     let mut sender = open(&server);
     let (notices, ending) = (watch(&mut sender), sender.ending());
     drop(server);

@@ -43,8 +43,7 @@ fn register(server: &GrpcServer) -> Worker {
 
 #[test]
 fn a_worker_registers_and_tells_its_state_ten_times_a_second() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let took = Arc::new(AtomicU64::new(0));
     let counted = took.clone();
     let state = move || WorkerState {
@@ -78,8 +77,7 @@ fn a_worker_registers_and_tells_its_state_ten_times_a_second() {
 
 #[test]
 fn a_refused_registration_says_why_and_a_killed_predecessor_is_waited_for() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     site.refuse("Register", Code::InvalidArgument, "the address is loopback");
     let refused =
         Worker::register(&connect(&server), "1", registration(), Worker::PERIOD, WorkerState::default);
@@ -124,8 +122,7 @@ fn a_worker_drains_before_it_leaves() {
 
 #[test]
 fn who_may_not_read_the_status_drains_for_three_seconds() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     site.refuse("Status", Code::PermissionDenied, "no right");
     let worker = register(&server);
     let begin = Instant::now();
@@ -136,8 +133,7 @@ fn who_may_not_read_the_status_drains_for_three_seconds() {
 
 #[test]
 fn a_control_plane_that_restarts_with_its_memory_keeps_the_session() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let port = server.address().port();
     let worker = register(&server);
     until("told", || worker.standing().accepted > 2);
@@ -155,8 +151,7 @@ fn a_control_plane_that_restarts_with_its_memory_keeps_the_session() {
 
 #[test]
 fn a_control_plane_that_restarts_without_memory_gets_a_new_registration() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (_site, server) = Site::served();
     let port = server.address().port();
     let worker = register(&server);
     until("told", || worker.standing().accepted > 2);
@@ -171,8 +166,7 @@ fn a_control_plane_that_restarts_without_memory_gets_a_new_registration() {
 
 #[test]
 fn a_reservation_that_ended_ends_the_worker() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let worker = register(&server);
     until("told", || worker.standing().accepted > 2);
     assert_eq!(worker.gone(), None);
@@ -203,8 +197,7 @@ fn a_worker_that_drains_leaves_at_once_when_another_thread_wants_it() {
 
 #[test]
 fn a_slow_control_plane_gets_states_that_are_new() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let worker = register(&server);
     until("told", || worker.standing().accepted > 2);
     site.slow("SendState", 300 * MS);
@@ -221,8 +214,7 @@ fn a_slow_control_plane_gets_states_that_are_new() {
 
 #[test]
 fn dropped_while_nobody_answers_it_does_not_wait() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (_site, server) = Site::served();
     let worker = register(&server);
     drop(server);
     let begin = Instant::now();
@@ -232,8 +224,7 @@ fn dropped_while_nobody_answers_it_does_not_wait() {
 
 #[test]
 fn a_sender_is_let_in_until_it_is_closed_and_others_stay() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     let client = connect(&server);
     let own: IpAddr = "127.0.0.1".parse().unwrap();
     let data = ["127.0.0.1:19522".parse().unwrap(), "[::1]:19522".parse().unwrap()];
@@ -256,8 +247,7 @@ fn a_sender_is_let_in_until_it_is_closed_and_others_stay() {
 
 #[test]
 fn a_sender_without_the_right_is_told_so() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     site.refuse("AddSenders", Code::PermissionDenied, "the token has no right to AddSenders here");
     let data = ["127.0.0.1:19522".parse().unwrap()];
     let error = AllowedSender::open(&connect(&server), "1", &data).unwrap_err().to_string();
@@ -267,8 +257,7 @@ fn a_sender_without_the_right_is_told_so() {
 
 #[test]
 fn addresses_that_a_uri_lacks_come_from_the_control_plane() {
-    let site = Site::default();
-    let server = site.serve(0, None);
+    let (site, server) = Site::served();
     {
         let of = &mut site.state().reservation;
         (of.data_ipv4_address, of.data_min_port, of.data_max_port) = ("192.0.2.9".into(), 16_384, 32_767);

@@ -38,13 +38,17 @@ impl Margins {
     /// The boundary for planes that tell the highest tick that they have routed. `rate` is the highest known one of all senders
     /// in ticks per second, `delay` the time from that answer until the last plane has the new tables.
     pub fn beyond_routed(&self, highest: u64, rate: f64, delay: Duration) -> u64 {
-        self.beyond(highest, 0.0, rate, delay)
+        self.beyond_leap(highest, 0.0, rate, delay)
     }
 
     /// Like [`Self::beyond_routed`], for senders whose next event may be `leap` ticks ahead of the newest one whatever the rate is. The
     /// boundary allows for such a leap or for a higher rate, whichever is more.
     pub fn beyond_leap(&self, highest: u64, leap: f64, rate: f64, delay: Duration) -> u64 {
-        self.beyond(highest, leap, rate, delay)
+        // The boundary is the lowest tick that cannot be reached: a part of a tick does not count. A product that is no number, or
+        // negative, counts as 0, and one beyond all ticks as the highest.
+        let known = rate * delay.as_secs_f64();
+        let ticks = (self.rate_factor * known).max(leap + known) as u64;
+        highest.saturating_add(ticks).saturating_add(1)
     }
 
     /// The boundary for planes that tell nothing, from the newest sync of each sender. `delay` is the time until the last plane
@@ -53,42 +57,9 @@ impl Margins {
         let beyond = |sender: Sender| {
             let time =
                 sender.age.saturating_add(self.sync_delay).saturating_add(delay).saturating_add(self.skew);
-            self.beyond(sender.tick, 0.0, sender.rate, time)
+            self.beyond_routed(sender.tick, sender.rate, time)
         };
         senders.into_iter().map(beyond).max()
-    }
-
-    fn beyond(&self, tick: u64, leap: f64, rate: f64, time: Duration) -> u64 {
-        // The boundary is the lowest tick that cannot be reached: a part of a tick does not count. A product that is no number, or
-        // negative, counts as 0, and one beyond all ticks as the highest.
-        let known = rate * time.as_secs_f64();
-        let ticks = (self.rate_factor * known).max(leap + known) as u64;
-        tick.saturating_add(ticks).saturating_add(1)
-    }
-}
-
-/// The boundaries of a load balancer's epochs, which never fall.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Boundaries {
-    newest: Option<u64>,
-}
-
-impl Boundaries {
-    /// The boundary of a new epoch: `proposed`, or just above the one before if that is higher. `None` if no tick is left.
-    pub fn next(&mut self, proposed: u64) -> Option<u64> {
-        let lowest = self.newest.map_or(Some(0), |newest| newest.checked_add(1))?;
-        self.newest = Some(proposed.max(lowest));
-        self.newest
-    }
-
-    /// The boundary of the newest epoch.
-    pub fn newest(&self) -> Option<u64> {
-        self.newest
-    }
-
-    /// Forgets the boundaries, because the senders count from a lower tick again.
-    pub fn reset(&mut self) {
-        self.newest = None;
     }
 }
 
@@ -131,15 +102,5 @@ mod tests {
         assert_eq!(margins.beyond_routed(7, -1.0, MS), 8);
         let old = Sender { tick: 1, age: Duration::MAX, rate: 0.0 };
         assert_eq!(margins.beyond_syncs([old], Duration::MAX), Some(2));
-    }
-
-    #[test]
-    fn boundaries_never_fall_but_after_a_reset() {
-        let mut boundaries = Boundaries::default();
-        assert_eq!([100, 90, 101, 500].map(|at| boundaries.next(at)), [100, 101, 102, 500].map(Some));
-        boundaries.reset();
-        assert_eq!(boundaries.next(3), Some(3));
-        assert_eq!(boundaries.next(u64::MAX), Some(u64::MAX));
-        assert_eq!(boundaries.next(4), None, "no tick is left");
     }
 }

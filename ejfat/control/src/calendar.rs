@@ -26,21 +26,11 @@ pub struct Calendar {
     slots: Vec<Option<MemberId>>,
 }
 
-/// A calendar must have a number of slots that is a power of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
-pub struct SlotsError(pub u32);
-
 impl Calendar {
-    /// A calendar in which no slot has a member.
-    ///
-    /// # Errors
-    /// [`SlotsError`] if `slots` is not a power of two, or too large.
-    pub fn empty(slots: u32) -> Result<Self, SlotsError> {
-        if !slots.is_power_of_two() || slots > MOST_SLOTS {
-            return Err(SlotsError(slots));
-        }
-        Ok(Self { slots: vec![None; slots as usize] })
+    /// A calendar in which no slot has a member. `None` if `slots` is not a power of two, or too large.
+    pub fn empty(slots: u32) -> Option<Self> {
+        let is_sound = slots.is_power_of_two() && slots <= MOST_SLOTS;
+        is_sound.then(|| Self { slots: vec![None; slots as usize] })
     }
 
     /// The calendar with these slots. `None` if their number is not a power of two, or too large.
@@ -57,15 +47,6 @@ impl Calendar {
     /// The number of slots that lead to a member.
     pub fn count(&self, member: MemberId) -> u32 {
         self.slots.iter().filter(|slot| **slot == Some(member)).count() as u32
-    }
-
-    /// The number of slots that lead elsewhere than in `before`.
-    ///
-    /// # Panics
-    /// If the calendars have different numbers of slots.
-    pub fn moved_from(&self, before: &Self) -> u32 {
-        assert_eq!(self.slots.len(), before.slots.len(), "calendars of one load balancer");
-        self.slots.iter().zip(&before.slots).filter(|(now, before)| now != before).count() as u32
     }
 
     /// Returns the next calendar, in which each member has as many slots as `wanted` says; other members have none. As

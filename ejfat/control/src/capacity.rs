@@ -24,7 +24,6 @@
 //! period, and stays positive.
 
 mod bounds;
-mod config;
 mod estimate;
 mod report;
 mod shares;
@@ -43,11 +42,34 @@ use self::{
     worker::{Work, Worker},
 };
 pub use self::{
-    config::{ControllerConfig, ControllerConfigError, JoinError, Joining},
-    report::{Counters, Report, ReportError},
+    report::{Counters, Report},
     traffic::PlaneCounters,
+    worker::Joining,
 };
-use crate::calendar::{Demand, MemberId, parts, rounded};
+use crate::{
+    calendar::{Demand, MemberId, parts, rounded},
+    rate::seconds,
+};
+
+/// How old a worker's state usually is at most when its report comes.
+pub const DELAY: Duration = Duration::from_millis(500);
+/// The time from a decision until its calendar is in force.
+const LEAD: Duration = Duration::from_millis(500);
+/// The amount by which a fill level of 1 instead of 0 lowers a share. It has to be well below the time in which a queue fills divided
+/// by the time until a change shows, or shares oscillate.
+const GAIN: f64 = 0.05;
+/// A new calendar is due if the slots of a member change by more than this fraction of its present slots, and by more than
+/// [`HYSTERESIS_SLOTS`]. It is always due if a member is to get its first slots or to lose all of its slots.
+const HYSTERESIS: f64 = 0.03;
+/// This change of a member's slots is computed before rounding, so it may be below 1.
+const HYSTERESIS_SLOTS: f64 = 0.6;
+/// The fraction of its weight ([`Joining::weight`]) with which a newcomer begins, when it is ready for the first time.
+const RAMP_FROM: f64 = 1.0 / 16.0;
+/// This fraction doubles in each period of this length, until it is 1 or the newcomer's capacity is known.
+const RAMP: Duration = Duration::from_secs(2);
+/// The number of events in a full queue, for workers that do not count the events that their program takes. E2SAR's
+/// queue has room for 1000 events.
+const QUEUE: f64 = 1000.0;
 
 /// How long counters have to disagree with the planes'.
 const CONTRADICTS: Duration = Duration::from_secs(10);
@@ -109,7 +131,10 @@ pub struct Decision {
 /// Controls the shares of one load balancer's workers.
 #[derive(Debug)]
 pub struct Controller {
-    config: ControllerConfig,
+    /// The number of slots of a calendar, a power of two.
+    slots: u32,
+    /// How old a worker's state may be when its report comes.
+    delay: Duration,
     workers: BTreeMap<MemberId, Worker>,
     /// When the newest period ended.
     period: Option<Time>,
@@ -121,41 +146,22 @@ pub struct Controller {
     has_left: bool,
 }
 
-fn seconds_between(then: Time, now: Time) -> f64 {
-    Duration::from_nanos(now.0.saturating_sub(then.0)).as_secs_f64()
-}
-
 impl Controller {
-    /// A controller without workers.
-    ///
-    /// # Errors
-    /// [`ControllerConfigError`] names the field that is out of range.
-    pub fn new(config: ControllerConfig) -> Result<Self, ControllerConfigError> {
-        config.check()?;
-        Ok(Self {
-            config,
-            workers: BTreeMap::new(),
-            period: None,
-            rate: 0.0,
-            acted: Time::default(),
-            has_left: false,
-        })
+    /// A controller without workers, of calendars with so many slots. `delay` is how old a worker's state may be when its report
+    /// comes, usually [`DELAY`].
+    pub fn new(slots: u32, delay: Duration) -> Self {
+        let workers = BTreeMap::new();
+        Self { slots, delay, workers, period: None, rate: 0.0, acted: Time::default(), has_left: false }
     }
 
-    /// Adds a worker. It gets events once a report says that it is ready.
-    ///
-    /// # Errors
-    /// [`JoinError`] if it has joined, if there are as many members as slots, or if what it asks for makes no sense.
-    pub fn join(&mut self, member: MemberId, joining: Joining, now: Time) -> Result<(), JoinError> {
-        joining.check()?;
-        if self.workers.contains_key(&member) {
-            return Err(JoinError::Joined(member));
+    /// Adds a worker. It gets events once a report says that it is ready. Returns `false`, and does nothing, if the member has
+    /// joined, or if there are as many members as slots.
+    pub fn join(&mut self, member: MemberId, joining: Joining, now: Time) -> bool {
+        let may_join = !self.workers.contains_key(&member) && self.workers.len() < self.slots as usize;
+        if may_join {
+            self.workers.insert(member, Worker::new(joining, now));
         }
-        if self.workers.len() >= self.config.slots as usize {
-            return Err(JoinError::Full(self.config.slots));
-        }
-        self.workers.insert(member, Worker::new(joining, now));
-        Ok(())
+        may_join
     }
 
     /// Forgets a worker. Returns whether it had joined.
@@ -165,17 +171,12 @@ impl Controller {
         left.is_some()
     }
 
-    /// Takes a report that came at `now`, which does not go back.
-    ///
-    /// # Errors
-    /// [`ReportError`] if the member has not joined, or the report has values that no worker can mean. Nothing changes
-    /// then.
-    pub fn report(&mut self, member: MemberId, now: Time, report: &Report) -> Result<(), ReportError> {
-        report.check()?;
-        let measures_growth = now >= self.acted + self.config.delay + self.config.lead;
-        let worker = self.workers.get_mut(&member).ok_or(ReportError::Member(member))?;
-        worker.report(now, report, measures_growth, &self.config);
-        Ok(())
+    /// Takes a report that came at `now`, which does not go back. It counts only if the member has joined.
+    pub fn report(&mut self, member: MemberId, now: Time, report: &Report) {
+        let measures_growth = now >= self.acted + self.delay + LEAD;
+        if let Some(worker) = self.workers.get_mut(&member) {
+            worker.report(now, report, measures_growth);
+        }
     }
 
     /// Treats the member's worker as ready, although it has reported nothing since the control plane was started again. Until its
@@ -208,12 +209,7 @@ impl Controller {
 
     /// The slots of a calendar.
     pub fn slots(&self) -> u32 {
-        self.config.slots
-    }
-
-    /// The capacity of a member in events per second, as far as it is known.
-    pub fn capacity(&self, member: MemberId) -> Option<f64> {
-        self.workers.get(&member)?.estimate.capacity.rate()
+        self.slots
     }
 
     /// Ends a period, which should be one second long.
@@ -224,19 +220,17 @@ impl Controller {
         self.period = Some(now);
         let mut alarms = Vec::new();
         let ratio = self.count(now, planes, period, &mut alarms);
-        let acts = now >= self.acted + self.config.delay + self.config.lead + OBSERVED;
+        let acts = now >= self.acted + self.delay + LEAD + OBSERVED;
         self.learn(now, ratio, period, acts);
         let (mut demands, running) = self.demands(now, ratio, &mut alarms);
         if demands.is_empty() {
             let is_due = self.has_left || self.workers.values().any(|worker| worker.present > 0);
             return Decision { wanted: Vec::new(), is_due, alarms };
         }
-        let loosened = loosen(self.config.slots, &mut demands, running);
-        alarms.extend(loosened.least.then_some(Alarm::LeastFactors));
-        alarms.extend(loosened.most.then_some(Alarm::GreatestFactors));
-        let parts = parts(self.config.slots, &demands).expect("loosened bounds can be met");
+        loosen(self.slots, &mut demands, running, &mut alarms);
+        let parts = parts(self.slots, &demands).expect("loosened bounds can be met");
         let is_due = self.is_due(&demands, &parts, acts);
-        let slots = rounded(self.config.slots, &demands, parts);
+        let slots = rounded(self.slots, &demands, parts);
         let mut wanted: Vec<_> = demands.iter().map(|demand| demand.member).zip(slots).collect();
         wanted.sort_unstable();
         if acts {
@@ -259,10 +253,10 @@ impl Controller {
             if packets == 0 {
                 worker.moved = now;
             }
-            let since = seconds_between(worker.moved, now);
+            let since = seconds(worker.moved, now);
             worker.unmoved =
                 if since < period.as_secs_f64() { 0 } else { worker.unmoved.saturating_add(packets) };
-            if worker.stands_still(now, self.config.delay) {
+            if worker.stands_still(now, self.delay) {
                 alarms.push(Alarm::StandsStill { member: *member, packets: worker.unmoved });
             }
         }
@@ -297,7 +291,7 @@ impl Controller {
     /// Turns what was reported since the last period into capacities.
     fn learn(&mut self, now: Time, ratio: f64, period: Duration, acts: bool) {
         // A report of the newest period may tell of the one before, and so on.
-        let shown = (self.config.delay + OBSERVED).as_secs_f64() / period.as_secs_f64();
+        let shown = (self.delay + OBSERVED).as_secs_f64() / period.as_secs_f64();
         let periods = (shown.ceil() as usize).clamp(1, PERIODS);
         for worker in self.workers.values_mut() {
             let Work { events, seconds, .. } = worker.work;
@@ -325,7 +319,7 @@ impl Controller {
             if worker.reports_fill_only {
                 let carried = ratio * worker.sent.rate();
                 if work.growing > 0.0 {
-                    let events = carried * work.growing - self.config.queue * work.growth;
+                    let events = carried * work.growing - QUEUE * work.growth;
                     worker.estimate.observe(now, events, work.growing);
                 } else if is_full(worker) && !all_are_full && !all_are_loaded {
                     worker.estimate.halve(now, carried);
@@ -338,10 +332,9 @@ impl Controller {
     /// Returns what each ready worker is to get. Workers that have stopped come last; the number is how many workers
     /// come before them.
     fn demands(&mut self, now: Time, ratio: f64, alarms: &mut Vec<Alarm>) -> (Vec<Demand>, usize) {
-        let config = &self.config;
         let ready: Vec<_> = self.workers.iter().filter(|(_, worker)| worker.is_ready()).collect();
         let (mut probes, mut running): (Vec<_>, Vec<_>) =
-            ready.iter().copied().partition(|(_, worker)| worker.has_stopped(config.stopped));
+            ready.iter().copied().partition(|(_, worker)| worker.has_stopped());
         alarms.extend(probes.iter().map(|(member, _)| Alarm::Stopped { member: **member }));
         if running.is_empty() {
             // If all have stopped, none can take what another gives up.
@@ -359,15 +352,15 @@ impl Controller {
             // A worker whose counters cannot be true gets an even share, and not a share of what others leave.
             let counts_too_much = now >= worker.agreed + CONTRADICTS
                 && worker.sent.ratio().is_some_and(|own| own > ratio * AGREES);
-            if counts_too_much || worker.stands_still(now, config.delay) {
+            if counts_too_much || worker.stands_still(now, self.delay) {
                 return Claim::Measured(even);
             }
             match worker.estimate.capacity {
                 Capacity::Measured(events) => Claim::Measured(events / rate),
                 Capacity::AtLeast(events) => Claim::AtLeast(events / rate),
                 Capacity::Unknown => {
-                    let age = worker.begun.map_or(0.0, |begun| seconds_between(begun, now));
-                    let ramp = config.ramp_from * (age / config.ramp.as_secs_f64()).exp2();
+                    let age = worker.begun.map_or(0.0, |begun| seconds(begun, now));
+                    let ramp = RAMP_FROM * (age / RAMP.as_secs_f64()).exp2();
                     Claim::Unknown(worker.restored.unwrap_or(ramp.min(1.0) * worker.joining.weight))
                 }
             }
@@ -380,14 +373,14 @@ impl Controller {
             running.iter().zip(&mut parts).zip(fills.iter().zip(&signalled))
         {
             if signalled.is_none() {
-                *part *= (-config.gain * (fill - mean)).exp() * worker.relief(now);
+                *part *= (-GAIN * (fill - mean)).exp() * worker.relief(now);
             }
         }
         normalize(&mut parts);
-        let even_slots = f64::from(config.slots) / ready.len().max(1) as f64;
+        let even_slots = f64::from(self.slots) / ready.len().max(1) as f64;
         let bounded = |((member, worker), weight): (&(&MemberId, &Worker), &f64)| {
             let Joining { least_factor, greatest_factor, .. } = worker.joining;
-            let (least, most) = bounds(config.slots, even_slots, least_factor, greatest_factor);
+            let (least, most) = bounds(self.slots, even_slots, least_factor, greatest_factor);
             Demand { member: **member, weight: *weight, least, most }
         };
         let mut demands: Vec<_> = running.iter().zip(&parts).map(bounded).collect();
@@ -421,7 +414,7 @@ impl Controller {
         }
         demands.iter().zip(parts).any(|(demand, part)| {
             let present = f64::from(present(demand.member));
-            let bound = (self.config.hysteresis * present).max(self.config.hysteresis_slots);
+            let bound = (HYSTERESIS * present).max(HYSTERESIS_SLOTS);
             (part - present).abs() > bound
         })
     }

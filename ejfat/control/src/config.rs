@@ -41,6 +41,19 @@ pub struct LoadBalancerConfig {
     pub sync_port: u16,
 }
 
+impl LoadBalancerConfig {
+    /// Returns the addresses to which senders send segments.
+    pub fn data_addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        self.data_v4.map(IpAddr::V4).into_iter().chain(self.data_v6.map(IpAddr::V6))
+    }
+
+    /// Returns the addresses, with the UDP port, to which senders send sync datagrams.
+    pub fn sync_addresses(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+        let (port, v4) = (self.sync_port, self.sync_v4.map(IpAddr::V4));
+        v4.into_iter().chain(self.sync_v6.map(IpAddr::V6)).map(move |ip| SocketAddr::new(ip, port))
+    }
+}
+
 /// Which addresses workers may register. Unspecified, multicast and broadcast addresses are always refused, because a data
 /// plane takes none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +167,7 @@ pub enum ConfigError {
     #[error("two load balancers have the sync address {0}; give each its own port")]
     SameSync(SocketAddr),
     /// The number of slots is not a power of two, or is above [`MOST_SLOTS`]. The value is the number of slots.
-    #[error("{0} slots; a calendar has a power of two of them, at most {MOST_SLOTS}")]
+    #[error("slots is out of range; it has to be a power of two up to {MOST_SLOTS}")]
     Slots(u32),
     /// [`Config::most_senders`], which is the value here, is more than data planes have room for.
     #[error("most_senders is {0}; data planes have room for {most}", most = Table::SourceV4.limit())]
@@ -191,9 +204,7 @@ impl Config {
         if !(1..=LbId::COUNT).contains(&self.load_balancers.len()) {
             return Err(ConfigError::LoadBalancers(self.load_balancers.len()));
         }
-        if !self.slots.is_power_of_two() || self.slots > MOST_SLOTS {
-            return Err(ConfigError::Slots(self.slots));
-        }
+        self.check_slots()?;
         if self.most_senders > Table::SourceV4.limit() {
             return Err(ConfigError::Senders(self.most_senders));
         }
@@ -205,23 +216,19 @@ impl Config {
         }
         let (mut seen, mut syncs) = (Vec::new(), Vec::new());
         for (at, lb) in self.load_balancers.iter().enumerate() {
-            let v4 = lb.data_v4.map(IpAddr::V4);
-            let v6 = lb.data_v6.map(IpAddr::V6);
-            let addresses = v4.into_iter().chain(v6);
-            if v4.or(v6).is_none() {
+            if lb.data_addresses().next().is_none() {
                 return Err(ConfigError::NoAddress(at));
             }
             if lb.data_ports.is_empty() || *lb.data_ports.start() == 0 || lb.sync_port == 0 {
                 return Err(ConfigError::Ports(at));
             }
-            for address in addresses {
+            for address in lb.data_addresses() {
                 if seen.contains(&address) {
                     return Err(ConfigError::SameAddress(address));
                 }
                 seen.push(address);
             }
-            for ip in lb.sync_v4.map(IpAddr::V4).into_iter().chain(lb.sync_v6.map(IpAddr::V6)) {
-                let sync = SocketAddr::new(ip, lb.sync_port);
+            for sync in lb.sync_addresses() {
                 if syncs.contains(&sync) {
                     return Err(ConfigError::SameSync(sync));
                 }
@@ -229,6 +236,12 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// Checks that calendars may have this number of slots.
+    pub(crate) fn check_slots(&self) -> Result<(), ConfigError> {
+        let is_sound = self.slots.is_power_of_two() && self.slots <= MOST_SLOTS;
+        if is_sound { Ok(()) } else { Err(ConfigError::Slots(self.slots)) }
     }
 
     /// Checks that a SmartNIC has room for the load balancers, members and senders of this configuration.

@@ -27,6 +27,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     num::NonZeroU64,
+    sync::Arc,
     time::Duration,
 };
 
@@ -35,7 +36,6 @@ use ejfat::{Time, lb::LbId, wire::SyncHeader};
 use crate::{
     boundary::Margins,
     calendar::MemberId,
-    capacity,
     config::{Config, ConfigError},
     plane::{Call, PlaneId, PlaneKind, PlaneTimes},
     record::{Change, Key},
@@ -77,11 +77,15 @@ pub struct ControlConfig {
     pub margins: Margins,
     /// The times for data planes, such as the time without an answer after which a data plane counts as lost.
     pub times: PlaneTimes,
-    /// The options of the controller that decides workers' shares. [`Control::begin`] sets the number of slots to
-    /// [`Config::slots`].
-    pub capacity: capacity::ControllerConfig,
     /// The data planes of the site, each with the protocol by which it is programmed.
     pub planes: BTreeMap<PlaneId, PlaneKind>,
+}
+
+impl ControlConfig {
+    /// Whether a data plane of this kind is configured.
+    fn has(&self, kind: PlaneKind) -> bool {
+        self.planes.values().any(|of| *of == kind)
+    }
 }
 
 /// Why a control plane cannot begin.
@@ -90,12 +94,10 @@ pub enum BeginError {
     /// The configuration is not valid, the root token is empty, or the stored records cannot be restored.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// The configuration has more load balancers, members or senders than a configured SmartNIC has room for.
+    /// The number of slots is out of range, or the configuration has more load balancers, members or senders than a configured
+    /// SmartNIC has room for.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An option of the controller that decides workers' shares is out of range.
-    #[error(transparent)]
-    Options(#[from] capacity::ControllerConfigError),
 }
 
 /// Something that the caller of [`Control::poll`] has to do. The caller carries out the actions in their order.
@@ -128,7 +130,7 @@ pub struct PublishedStatus {
 #[derive(Debug)]
 pub struct Control {
     registry: Registry,
-    options: ControlConfig,
+    options: Arc<ControlConfig>,
     planes: Planes,
     lbs: BTreeMap<LbId, Balancing>,
     /// Load balancers that ended lately, at most one reservation of each.
@@ -155,24 +157,23 @@ impl Control {
     /// [`BeginError`] if the configuration, the options or the records cannot be served.
     pub fn begin<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         config: Config,
-        mut options: ControlConfig,
+        options: ControlConfig,
         root: &str,
         entries: impl IntoIterator<Item = (K, V)>,
         term: NonZeroU64,
         now: Time,
     ) -> Result<Self, BeginError> {
-        options.capacity.slots = config.slots;
-        capacity::Controller::new(options.capacity)?;
-        if options.planes.values().any(|kind| *kind == PlaneKind::RuleByRule) {
+        config.check_slots()?;
+        if options.has(PlaneKind::RuleByRule) {
             config.check_smartnics()?;
         }
         let registry = Registry::restore(config, root, entries, now)?;
-        let planes = Planes::new(&options.planes, registry.config(), term, options.times);
-        let options_lost = options.times.lost;
+        let options = Arc::new(options);
         let mut control = Self {
+            planes: Planes::new(options.clone(), registry.config(), term),
+            waits_until: now + options.times.lost,
             registry,
             options,
-            planes,
             lbs: BTreeMap::new(),
             ended: BTreeMap::new(),
             polled: now,
@@ -182,7 +183,6 @@ impl Control {
             next_period: now + PERIOD,
             has_counted: false,
             retry_at: None,
-            waits_until: now + options_lost,
             out: Vec::new(),
         };
         control.follow_reservations(now);
@@ -236,15 +236,14 @@ impl Control {
     }
 
     fn reset(&mut self, now: Time, reset: &Reset) {
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let reservation = reset.lb_id.parse().ok().and_then(|id| self.registry.durable().reservation(id));
         let Some(of) = reservation.and_then(|reservation| self.lbs.get_mut(&reservation.lb)) else { return };
         if reset.sync {
-            let split = of.forget_senders(now, |_| false, by_syncs, &self.options.margins);
+            let split = of.forget_senders(now, |_| false);
             self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
         }
         if reset.epochs {
-            of.begin_anew(now, &self.options.margins);
+            of.begin_anew(now);
         }
     }
 
@@ -269,9 +268,8 @@ impl Control {
 
     /// Takes a sync datagram that came to a load balancer's sync address.
     pub fn sync(&mut self, now: Time, lb: LbId, from: IpAddr, sync: &SyncHeader) {
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         if let Some(ended) = self.ended.get_mut(&lb) {
-            let split = ended.sync(now, from, sync, by_syncs, &self.options.margins);
+            let split = ended.sync(now, from, sync);
             self.report_splits(lb, split);
         }
         let is_sender = self.registry.durable().senders_of(lb).any(|sender| sender.address == from);
@@ -280,18 +278,18 @@ impl Control {
         let margins = &self.options.margins;
         let past = of.senders.check_past(now, key, sync.tick, known_rate, margins);
         if past.is_some() {
-            let split = of.splits_by_sync(now, sync.tick, past, by_syncs, margins);
+            let split = of.splits_by_sync(now, sync.tick, past);
             self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         }
         if !is_sender {
             return;
         }
         let verdict = of.senders.check(now, key, sync.tick, known_rate, margins);
-        let split = of.splits_by_sync(now, sync.tick, verdict, by_syncs, margins);
+        let split = of.splits_by_sync(now, sync.tick, verdict);
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
         if verdict == Some(Verdict::Followed) {
-            let split = of.followed(now, sync.tick, by_syncs, margins).into_iter();
-            self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
+            let split = of.followed(now, sync.tick);
+            self.out.extend(split.and_then(|ticks| split_report(lb, ticks)));
             self.out.push(Action::Report(Report::Followed { lb, sender: from, tick: sync.tick }));
         }
     }
@@ -389,8 +387,7 @@ impl Control {
                     let Some(of) = self.lbs.get_mut(&sender.lb) else { continue };
                     let durable = self.registry.durable();
                     let is_sender = |address| durable.senders_of(sender.lb).any(|is| is.address == address);
-                    let by_syncs = self.planes.has(PlaneKind::RuleByRule);
-                    let split = of.forget_senders(now, is_sender, by_syncs, &self.options.margins);
+                    let split = of.forget_senders(now, is_sender);
                     self.out.extend(split.and_then(|ticks| split_report(of.lb, ticks)));
                     let senders = durable.senders_of(sender.lb).map(|sender| sender.address).collect();
                     self.planes.set_senders(now, sender.lb, senders, &mut self.out);
@@ -427,16 +424,15 @@ impl Control {
         let ended: Vec<_> = self.lbs.values().filter(|of| over(of)).map(|of| of.lb).collect();
         for lb in ended {
             if let Some(of) = self.lbs.remove(&lb) {
-                let margins = &self.options.margins;
-                let split = of.splits_of(now, self.planes.away(), margins);
+                let split = of.splits_of(now, self.planes.away());
                 self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));
-                self.ended.insert(lb, Ended::new(of, now, margins));
+                self.ended.insert(lb, Ended::new(of, now));
             }
             self.planes.free(now, lb, &mut self.out);
         }
         for (lb, (id, strategy)) in reserved {
-            let options = self.options.capacity;
-            let new = || Balancing::new(lb, id, strategy, options);
+            let slots = self.registry.config().slots;
+            let new = || Balancing::new(lb, id, strategy, slots, self.options.clone());
             self.lbs.entry(lb).or_insert_with(new).set_strategy(strategy);
         }
     }
@@ -463,7 +459,7 @@ impl Control {
         // Periods that were missed are not made up for.
         self.next_period = (self.next_period + PERIOD).max(now + PERIOD / 2);
         for of in self.lbs.values_mut() {
-            let alarms = of.period(now, &self.planes.packets(of.lb), &self.options.margins);
+            let alarms = of.period(now, &self.planes.packets(of.lb));
             let lb = of.lb;
             self.out.extend(alarms.into_iter().map(|alarm| Action::Report(Report::Alarm { lb, alarm })));
             // Rules of members are one table for all epochs of a plane without sets of tables.
@@ -481,14 +477,14 @@ impl Control {
                     for (lb, tick) in routed {
                         // What was routed before is forgotten together with the old tables.
                         let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) else { continue };
-                        let split = of.routed(now, tick, &self.options.margins);
+                        let split = of.routed(now, tick);
                         self.out.extend(split.and_then(|ticks| split_report(lb, ticks)));
                     }
                 }
                 Effect::Beyond { plane, beyond } => {
                     for (lb, beyond) in beyond {
                         let Some(of) = self.lbs.get_mut(&lb).filter(|of| !of.is_anew()) else { continue };
-                        let split = of.beyond(now, plane, beyond, &self.options.margins);
+                        let split = of.beyond(now, plane, beyond);
                         self.out.extend(split.and_then(|ticks| split_report(lb, ticks)));
                     }
                 }
@@ -500,14 +496,14 @@ impl Control {
                     } else if let Some(ended) =
                         self.ended.get_mut(&target.0).filter(|ended| ended.target() == target)
                     {
-                        let split = ended.answered(plane, answer, &self.options.planes);
+                        let split = ended.answered(plane, answer);
                         self.report_splits(target.0, split);
                     }
                 }
                 Effect::Lost(plane) => {
                     for lb in self.ended.keys().copied().collect::<Vec<_>>() {
                         let Some(ended) = self.ended.get_mut(&lb) else { continue };
-                        let split = ended.lost(plane, &self.options.planes);
+                        let split = ended.lost(plane);
                         self.report_splits(lb, split);
                     }
                     for lb in self.lbs.keys().copied().collect::<Vec<_>>() {
@@ -518,7 +514,7 @@ impl Control {
                 }
                 Effect::MaySplit { lb } => {
                     let Some(of) = self.lbs.get(&lb) else { continue };
-                    let ticks = of.on_their_way_since(now, &self.options.margins);
+                    let ticks = of.on_their_way_since(now);
                     self.out.extend(split_report(lb, ticks));
                 }
                 Effect::Loaded(plane) => {
@@ -527,7 +523,7 @@ impl Control {
                         let newest = of.publisher.newest().filter(|_| of.publisher.is_resumed);
                         if let Some(from) = newest.map(|newest| newest.from) {
                             let routed = of.highest_routed().unwrap_or(from);
-                            let low = of.around(now, routed, &self.options.margins).0;
+                            let low = of.around(now, routed).0;
                             of.publisher.may_split_from(from.min(low));
                         }
                         of.publisher.loaded(plane);

@@ -74,12 +74,8 @@ impl Durable {
     pub(crate) fn put(&mut self, record: Record) {
         match record {
             Record::Token(token) => self.tokens.put(token),
-            Record::Reservation(reservation) => {
-                self.reservations.insert(reservation.lb, reservation);
-            }
-            Record::Sender(sender) => {
-                self.senders.insert(sender);
-            }
+            Record::Reservation(reservation) => drop(self.reservations.insert(reservation.lb, reservation)),
+            Record::Sender(sender) => drop(self.senders.insert(sender)),
             Record::Session(session) => {
                 self.forget_session(session.id);
                 self.of_lbs.insert((session.lb, session.id));
@@ -88,37 +84,21 @@ impl Durable {
                 *self.counted.entry(session.member % MEMBER_COUNTERS).or_default() += 1;
                 self.sessions.insert(session.id, session);
             }
-            Record::Epoch(epoch) => {
-                self.epochs.insert(epoch.lb, epoch);
-            }
-            Record::Next(counter, next) => {
-                self.next.insert(counter, next);
-            }
-            Record::Audit(number, entry) => {
-                self.audit.insert(number, entry);
-            }
+            Record::Epoch(epoch) => drop(self.epochs.insert(epoch.lb, epoch)),
+            Record::Next(counter, next) => drop(self.next.insert(counter, next)),
+            Record::Audit(number, entry) => drop(self.audit.insert(number, entry)),
         }
     }
 
     fn delete(&mut self, key: Key) {
         match key {
             Key::Token(id) => self.tokens.remove(id),
-            Key::Reservation(lb) => {
-                self.reservations.remove(&lb);
-            }
-            Key::Sender(sender) => {
-                self.senders.remove(&sender);
-            }
+            Key::Reservation(lb) => drop(self.reservations.remove(&lb)),
+            Key::Sender(sender) => drop(self.senders.remove(&sender)),
             Key::Session(id) => self.forget_session(id),
-            Key::Epoch(lb) => {
-                self.epochs.remove(&lb);
-            }
-            Key::Next(counter) => {
-                self.next.remove(&counter);
-            }
-            Key::Audit(number) => {
-                self.audit.remove(&number);
-            }
+            Key::Epoch(lb) => drop(self.epochs.remove(&lb)),
+            Key::Next(counter) => drop(self.next.remove(&counter)),
+            Key::Audit(number) => drop(self.audit.remove(&number)),
         }
     }
 

@@ -40,28 +40,6 @@ pub enum Change {
 /// Where the packets of members go, for each IP version that they take.
 pub type Members = BTreeMap<(MemberId, IpVersion), Member>;
 
-/// Why there is no new epoch yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EpochError {
-    /// The data plane already has as many epochs as it has room for, and events of the oldest epoch may still be on their
-    /// way.
-    #[error(
-        "the plane has {MOST_EPOCHS} epochs, and the oldest ends at tick {end} only, which may still be on its way; try again later"
-    )]
-    Busy {
-        /// The first tick behind the oldest epoch.
-        end: u64,
-    },
-    /// The new epoch would not begin after the newest epoch of the data plane.
-    #[error("tick {boundary} is not above {newest}, where the newest epoch begins")]
-    Boundary {
-        /// The first tick that the new epoch was to have.
-        boundary: u64,
-        /// The first tick of the newest epoch of the data plane.
-        newest: u64,
-    },
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Programmed {
     /// Its first tick. Those before the first epoch's meet that one, too.
@@ -94,23 +72,21 @@ impl Epochs {
     /// Changes that begin a new epoch at a boundary, or the first one for all ticks. `members` are those that the calendar
     /// names, and `over` is a tick below which no packet is on its way any more.
     ///
-    /// # Errors
-    /// If the boundary is not above that of the epoch before, or the plane has no room until older ticks are over.
+    /// `None` if the boundary is not above that of the epoch before, or the plane has no room until older ticks are over.
     pub fn begin(
         &mut self,
         boundary: u64,
         calendar: &Calendar,
         members: &Members,
         over: u64,
-    ) -> Result<Vec<Change>, EpochError> {
-        if let Some(newest) = self.epochs.back().filter(|newest| boundary <= newest.from) {
-            return Err(EpochError::Boundary { boundary, newest: newest.from });
+    ) -> Option<Vec<Change>> {
+        if self.epochs.back().is_some_and(|newest| boundary <= newest.from) {
+            return None;
         }
         let mut changes = Vec::new();
         if self.epochs.len() == MOST_EPOCHS {
-            let end = self.epochs[1].from;
-            if end > over {
-                return Err(EpochError::Busy { end });
+            if self.epochs[1].from > over {
+                return None;
             }
             self.end_oldest(&mut changes);
         }
@@ -129,7 +105,7 @@ impl Epochs {
         }
         self.epochs.push_back(Programmed { from: boundary, calendar: calendar.clone() });
         self.forget(&mut changes);
-        Ok(changes)
+        Some(changes)
     }
 
     /// The first tick for which there is an epoch of its own. Lower ticks meet the newest epoch.

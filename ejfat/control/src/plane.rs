@@ -83,9 +83,6 @@ pub struct Stage {
 /// The state that a data plane reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlaneState {
-    /// The highest term of earlier connections to the data plane. The value 0 means that the data plane is new and has
-    /// no tables.
-    pub term: u64,
     /// The highest tick of each load balancer that the data plane has routed.
     pub routed: BTreeMap<LbId, u64>,
     /// The first tick of each table set with its load balancer, in ascending order for each load balancer.
@@ -108,10 +105,7 @@ pub enum Outcome {
     State(Box<PlaneState>),
     /// Packets with ticks of the tables that were to be staged or taken back have already come to the data plane, so it
     /// has not changed these tables.
-    Routed {
-        /// The highest tick of the load balancer that the plane has routed; `None` if the plane did not tell it.
-        newest: Option<u64>,
-    },
+    Routed,
     /// A control plane with a higher term programs the plane.
     Replaced,
     /// The data plane refused the call for a reason other than those of [`Self::Routed`] and [`Self::Replaced`].

@@ -23,6 +23,14 @@ pub(crate) fn seconds(then: Time, now: Time) -> f64 {
     Duration::from_nanos(now.0.saturating_sub(then.0)).as_secs_f64()
 }
 
+/// Adds an item behind the others. If there are `most` already, the first one is forgotten.
+pub(crate) fn remember<T>(items: &mut VecDeque<T>, most: usize, item: T) {
+    if items.len() == most {
+        items.pop_front();
+    }
+    items.push_back(item);
+}
+
 /// The highest of the rates that were measured, in ticks per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HighestRate {
@@ -94,10 +102,7 @@ impl RoutedRate {
             return;
         }
         let since = seconds(then, now);
-        if self.lately.len() == LASTING {
-            self.lately.pop_front();
-        }
-        self.lately.push_back(tick.saturating_sub(before) as f64 / since);
+        remember(&mut self.lately, LASTING, tick.saturating_sub(before) as f64 / since);
         self.newest = Some((now, tick));
         if self.lately.len() == LASTING {
             let lasting = self.lately.iter().copied().fold(f64::INFINITY, f64::min);
@@ -118,10 +123,7 @@ impl RoutedRate {
         if let (Some((before, from)), Some((then, to))) = (self.before, self.last)
             && to > from
         {
-            if self.rises.len() == RISES {
-                self.rises.pop_front();
-            }
-            self.rises.push_back((to - from, seconds(before, then)));
+            remember(&mut self.rises, RISES, (to - from, seconds(before, then)));
         }
         (self.before, self.last) = (self.last, Some((now, tick)));
     }

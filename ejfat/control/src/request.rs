@@ -352,37 +352,29 @@ pub struct Accepted {
     pub changes: Vec<Change>,
 }
 
-/// Why a request was refused, in the classes of gRPC.
+/// Why a request was refused, in the classes of gRPC and with its codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalKind {
     /// An argument is not valid.
-    InvalidArgument,
+    InvalidArgument = 3,
     /// The reservation, the session or the token does not exist.
-    NotFound,
+    NotFound = 5,
     /// Another worker session has the ports already.
-    AlreadyExists,
+    AlreadyExists = 6,
     /// The token is unknown, or has no right to the call.
-    PermissionDenied,
+    PermissionDenied = 7,
     /// A limit is reached.
-    ResourceExhausted,
+    ResourceExhausted = 8,
     /// The state or the configuration of the control plane does not allow the call.
-    FailedPrecondition,
+    FailedPrecondition = 9,
     /// The call has no token.
-    Unauthenticated,
+    Unauthenticated = 16,
 }
 
 impl RefusalKind {
     /// The code of gRPC.
     pub fn code(self) -> i32 {
-        match self {
-            Self::InvalidArgument => 3,
-            Self::NotFound => 5,
-            Self::AlreadyExists => 6,
-            Self::PermissionDenied => 7,
-            Self::ResourceExhausted => 8,
-            Self::FailedPrecondition => 9,
-            Self::Unauthenticated => 16,
-        }
+        self as i32
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{fmt, net::IpAddr, num::ParseIntError, str::FromStr};
 
 use ejfat::lb::LbId;
+use serde::{Deserialize, Serialize};
 
 use crate::{config::LoadBalancerConfig, request::Refusal, token::TokenId, wall::WallTime};
 
@@ -25,10 +26,12 @@ impl FromStr for ReservationId {
 }
 
 /// Which IP versions a reservation has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum IpFamily {
     /// Both, as far as the load balancer has them.
     #[default]
+    #[serde(rename = "dual")]
     DualStack,
     /// Only IPv4.
     V4,

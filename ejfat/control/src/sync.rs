@@ -11,7 +11,7 @@ use ejfat::Time;
 
 use crate::{
     boundary::{Margins, Sender},
-    rate::{APART, HighestRate, seconds},
+    rate::{APART, HighestRate, remember, seconds},
 };
 
 /// Syncs of a line that are remembered.
@@ -87,10 +87,7 @@ impl Line {
             let since = self.syncs.back().map_or(0.0, |(then, _)| seconds(*then, now));
             self.rate.measure(now, tick.saturating_sub(from) as f64 / seconds(then, now), since);
         }
-        if self.syncs.len() == REMEMBERED {
-            self.syncs.pop_front();
-        }
-        self.syncs.push_back((now, tick));
+        remember(&mut self.syncs, REMEMBERED, (now, tick));
     }
 }
 

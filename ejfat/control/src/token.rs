@@ -10,6 +10,7 @@ mod tree;
 use std::{fmt, str::FromStr, time::Duration};
 
 use ejfat::lb::LbId;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{reservation::ReservationId, session::SessionId, wall::WallTime};
@@ -243,7 +244,8 @@ impl TokenLimits {
 }
 
 /// How a token came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TokenKind {
     /// A token that `CreateToken` made.
     Created,

@@ -20,6 +20,11 @@ fn has(calendar: &Calendar, wanted: &[(MemberId, u32)]) -> bool {
     filled == all && wanted.iter().all(|&(member, count)| calendar.count(member) == count)
 }
 
+/// The number of slots that lead elsewhere than before.
+fn moves(before: &Calendar, after: &Calendar) -> u32 {
+    after.slots().iter().zip(before.slots()).filter(|(now, before)| now != before).count() as u32
+}
+
 /// The fewest slots that must change: each changed slot is one more for the member that gets it.
 fn fewest_moves(before: &[(MemberId, u32)], after: &[(MemberId, u32)]) -> u32 {
     let of = |member| before.iter().find(|&&(other, _)| other == member).map_or(0, |&(_, count)| count);
@@ -125,7 +130,7 @@ fn as_few_slots_as_possible_move_and_the_slots_of_a_member_stay_spread() {
                 let after = wanted(&demands);
                 let next = calendar.next(&after);
                 assert!(has(&next, &after), "seed {seed}, change {change}");
-                assert_eq!(next.moved_from(&calendar), fewest_moves(&before, &after), "seed {seed}");
+                assert_eq!(moves(&calendar, &next), fewest_moves(&before, &after), "seed {seed}");
                 if change % 10 == 9 {
                     worst = worst.max(discrepancy(&next, &after));
                 }
@@ -152,7 +157,7 @@ fn members_that_come_and_go_move_only_what_they_must() {
             assert!(has(&next, &after), "seed {seed}, change {change}");
             let emptied = if after.is_empty() { calendar.slots().iter().flatten().count() as u32 } else { 0 };
             let fewest = fewest_moves(&before, &after) + emptied;
-            assert_eq!(next.moved_from(&calendar), fewest, "seed {seed}, change {change}");
+            assert_eq!(moves(&calendar, &next), fewest, "seed {seed}, change {change}");
             assert_eq!(calendar.next(&after), next, "the same arguments give the same calendar");
             (calendar, before) = (next, after);
         }
@@ -162,7 +167,7 @@ fn members_that_come_and_go_move_only_what_they_must() {
 #[test]
 fn a_calendar_has_a_power_of_two_of_slots() {
     for slots in [0, 3, 513, 1 << 13, u32::MAX] {
-        assert!(Calendar::empty(slots).is_err(), "{slots}");
+        assert!(Calendar::empty(slots).is_none(), "{slots}");
     }
     let one = Calendar::empty(1).unwrap().next(&[(3, 1)]);
     assert_eq!(one.slots(), [Some(3)]);

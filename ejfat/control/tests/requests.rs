@@ -7,10 +7,13 @@ use std::{collections::BTreeSet, time::Duration};
 use ejfat_control::{
     config::Config,
     request::{
-        Caller, Deregister, Extend, LbName, RefusalKind, Register, Reply, Request, Reserve, Reset, SendState,
-        Senders, SetSlotDemands, SlotDemand,
+        Caller, Deregister, Extend, LbName,
+        RefusalKind::{
+            AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, PermissionDenied, ResourceExhausted,
+        },
+        Register, Reply, Request, Reserve, Reset, SendState, Senders, SetSlotDemands, SlotDemand,
     },
-    reservation::{IpFamily, Strategy},
+    reservation::{IpFamily, ReservationId, Strategy},
     session::{SessionId, liveness::Readiness, slots::SlotRange},
     token::TokenLimits,
     wall::WallTime,
@@ -23,6 +26,13 @@ fn site() -> Site {
     Site::new(config(), 1)
 }
 
+/// A site, and a reservation of its first load balancer.
+fn reserved() -> (Site, ReservationId) {
+    let mut site = site();
+    let id = site.reserve(ROOT, Reserve::default()).id;
+    (site, id)
+}
+
 fn reserve_with(name: &str, strategy: &str, senders: &[&str]) -> Reserve {
     let senders = senders.iter().map(ToString::to_string).collect();
     Reserve { name: name.to_owned(), strategy: strategy.to_owned(), senders, ..Reserve::default() }
@@ -30,18 +40,17 @@ fn reserve_with(name: &str, strategy: &str, senders: &[&str]) -> Reserve {
 
 #[test]
 fn a_reservation_without_an_end_gets_the_sites_and_one_from_1970_has_none() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let year = site.at.wall.0 + 365 * DAY;
     assert_eq!(status(&mut site, id).expires, Some(WallTime(year)));
     let never = Reserve { until: Some(WallTime(0)), ..Reserve::default() };
     let other = site.reserve(ROOT, never.clone()).id;
     assert_eq!(status(&mut site, other).expires, None);
     let past = Reserve { until: Some(site.at.wall), ..never };
-    assert_eq!(kind(site.ask(ROOT, &Request::Reserve(past))), Some(RefusalKind::InvalidArgument));
+    assert_eq!(kind(site.ask(ROOT, &Request::Reserve(past))), Some(InvalidArgument));
     let extend = |until| Request::Extend(Extend { lb_id: id.to_string(), until });
     let now = site.at.wall.0;
-    assert_eq!(kind(site.ask(ROOT, &extend(Some(WallTime(now - 1))))), Some(RefusalKind::InvalidArgument));
+    assert_eq!(kind(site.ask(ROOT, &extend(Some(WallTime(now - 1))))), Some(InvalidArgument));
     for (asked, until) in [(Some(now + 1), Some(now + 1)), (Some(0), None), (None, Some(year))] {
         let reply = site.ask(ROOT, &extend(asked.map(WallTime)));
         assert_eq!(reply, Ok(Reply::Extended { until: until.map(WallTime) }));
@@ -71,7 +80,7 @@ fn a_reservation_ends_at_its_time_with_all_that_came_with_it() {
     );
     assert_eq!(durable.senders_of(lb(0)).count(), 0);
     for gone in [&token, worker.token.as_str(), below.token.as_str()] {
-        assert_eq!(kind(site.ask(gone, &Request::Version)), Some(RefusalKind::PermissionDenied));
+        assert_eq!(kind(site.ask(gone, &Request::Version)), Some(PermissionDenied));
     }
     let last = site.registry.durable().audit().next_back().map(|(_, entry)| entry.clone()).expect("an entry");
     assert_eq!((last.by, last.call.as_str()), (None, "ReservationExpired"));
@@ -94,18 +103,15 @@ fn only_the_ip_versions_that_were_asked_for_are_given_and_taken() {
             Request::AddSenders(Senders { lb_id: lb_id.clone(), addresses: vec![address.to_owned()] })
         };
         assert_eq!(kind(site.ask(ROOT, &senders(taken))), None);
-        assert_eq!(kind(site.ask(ROOT, &senders(other))), Some(RefusalKind::InvalidArgument));
+        assert_eq!(kind(site.ask(ROOT, &senders(other))), Some(InvalidArgument));
         let register = |address| Request::Register(worker(&lb_id, address, 5000));
         assert_eq!(kind(site.ask(ROOT, &register(taken))), None);
-        assert_eq!(kind(site.ask(ROOT, &register(other))), Some(RefusalKind::InvalidArgument));
+        assert_eq!(kind(site.ask(ROOT, &register(other))), Some(InvalidArgument));
     }
-    assert_eq!(
-        kind(site.ask(ROOT, &Request::Reserve(of(IpFamily::V6)))),
-        Some(RefusalKind::ResourceExhausted)
-    );
+    assert_eq!(kind(site.ask(ROOT, &Request::Reserve(of(IpFamily::V6)))), Some(ResourceExhausted));
     let token = site.create(ROOT, "LOAD_BALANCER/1:RESERVE", TokenLimits::default());
     let refused = site.ask(token.token.as_str(), &Request::Reserve(of(IpFamily::V6)));
-    assert_eq!(kind(refused), Some(RefusalKind::FailedPrecondition));
+    assert_eq!(kind(refused), Some(FailedPrecondition));
 }
 
 #[test]
@@ -113,17 +119,13 @@ fn a_reservation_for_both_ip_versions_gets_a_free_load_balancer_that_takes_its_s
     let mut site = site();
     let of = |senders: &[&str]| Request::Reserve(reserve_with("", "", senders));
     assert_eq!(site.reserve(ROOT, Reserve::default()).lb, lb(0));
-    assert_eq!(kind(site.ask(ROOT, &of(&[V4, V6]))), Some(RefusalKind::ResourceExhausted), "0 takes both");
+    assert_eq!(kind(site.ask(ROOT, &of(&[V4, V6]))), Some(ResourceExhausted), "0 takes both");
     let v6 = site.reserve(ROOT, reserve_with("", "", &[V6]));
     assert_eq!(v6.lb, lb(2), "load balancer 1 has only IPv4");
-    assert_eq!(
-        kind(site.ask(ROOT, &of(&[V6]))),
-        Some(RefusalKind::ResourceExhausted),
-        "1 is free, but takes none"
-    );
+    assert_eq!(kind(site.ask(ROOT, &of(&[V6]))), Some(ResourceExhausted), "1 is free, but takes none");
     let v4 = site.create(ROOT, "LOAD_BALANCER/1:RESERVE", TokenLimits::default());
     let refused = site.ask(v4.token.as_str(), &of(&[V6]));
-    assert_eq!(kind(refused), Some(RefusalKind::InvalidArgument), "no load balancer of the token takes it");
+    assert_eq!(kind(refused), Some(InvalidArgument), "no load balancer of the token takes it");
     assert_eq!(site.reserve(v4.token.as_str(), reserve_with("", "", &[V4])).lb, lb(1));
 }
 
@@ -149,7 +151,7 @@ fn a_refused_reservation_leaves_nothing_reserved() {
     ] {
         let refused = site.ask(ROOT, &Request::Reserve(reserve_with(name, strategy, senders)));
         let refusal = refused.expect_err(name);
-        assert_eq!(refusal.kind, RefusalKind::InvalidArgument, "{name}");
+        assert_eq!(refusal.kind, InvalidArgument, "{name}");
         assert!(refusal.why.len() < 400, "{}", refusal.why);
     }
     assert!(site.stored.is_empty());
@@ -180,8 +182,7 @@ fn the_reply_to_a_reservation_makes_a_uri() {
 
 #[test]
 fn a_worker_registers_with_sane_values_only() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let good =
         Register { min_factor: 0.5, max_factor: 2.0, port: 65_534, port_range: 1, ..worker(id, V4, 1) };
     let bad: [fn(&mut Register); 24] = [
@@ -214,16 +215,12 @@ fn a_worker_registers_with_sane_values_only() {
     for (at, spoil) in bad.iter().enumerate() {
         let mut request = good.clone();
         spoil(&mut request);
-        assert_eq!(
-            kind(site.ask(ROOT, &Request::Register(request))),
-            Some(RefusalKind::InvalidArgument),
-            "case {at}"
-        );
+        assert_eq!(kind(site.ask(ROOT, &Request::Register(request))), Some(InvalidArgument), "case {at}");
     }
     assert_eq!(site.stored, before);
     site.register(ROOT, good);
     let same = Register { port: 65_535, ..worker(id, V4, 1) };
-    assert_eq!(kind(site.ask(ROOT, &Request::Register(same))), Some(RefusalKind::AlreadyExists));
+    assert_eq!(kind(site.ask(ROOT, &Request::Register(same))), Some(AlreadyExists));
     site.register(ROOT, worker(id, V4, 65_533));
 }
 
@@ -237,8 +234,8 @@ fn which_addresses_workers_have_is_the_sites_choice() {
         let caller = Caller { token: Some(ROOT), peer: peer.map(|peer| peer.parse().expect("an address")) };
         kind(site.ask_as(caller, &Request::Register(worker(id, "127.0.0.1", 5000))))
     };
-    assert_eq!(register(None), Some(RefusalKind::InvalidArgument));
-    assert_eq!(register(Some("192.0.2.1")), Some(RefusalKind::InvalidArgument));
+    assert_eq!(register(None), Some(InvalidArgument));
+    assert_eq!(register(Some("192.0.2.1")), Some(InvalidArgument));
     assert_eq!(register(Some("::ffff:127.0.0.1")), None);
     let mut closed = config();
     closed.addresses.private = false;
@@ -246,14 +243,13 @@ fn which_addresses_workers_have_is_the_sites_choice() {
     let id = site.reserve(ROOT, Reserve::default()).id;
     for private in ["10.1.2.3", "192.168.0.1", "169.254.0.1", "fd00::1", "fe80::1"] {
         let refused = site.ask(ROOT, &Request::Register(worker(id, private, 5000)));
-        assert_eq!(kind(refused), Some(RefusalKind::InvalidArgument), "{private}");
+        assert_eq!(kind(refused), Some(InvalidArgument), "{private}");
     }
 }
 
 #[test]
 fn a_session_lives_by_its_states_and_the_clock_of_the_control_plane() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let quiet = site.register(ROOT, worker(id, V4, 5000)).session;
     let session = site.register(ROOT, worker(id, V4, 5001)).session;
     let of = |site: &Site, session| site.registry.readiness(session, site.at.now);
@@ -279,8 +275,7 @@ fn a_session_lives_by_its_states_and_the_clock_of_the_control_plane() {
 
 #[test]
 fn after_a_restart_nobody_is_evicted_for_ten_seconds() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
     site.ask(ROOT, &Request::SendState(ready(session))).expect("a state");
     let soft = site.registry.soft().clone();
@@ -309,7 +304,7 @@ fn one_load_balancer_takes_no_more_workers_than_it_has_slots() {
     let other = site.reserve(ROOT, Reserve::default()).id;
     let sessions: Vec<_> = (0..64).map(|n| site.register(ROOT, worker(one, V4, 5000 + n)).session).collect();
     let more = Request::Register(worker(one, V4, 6000));
-    assert_eq!(kind(site.ask(ROOT, &more)), Some(RefusalKind::ResourceExhausted));
+    assert_eq!(kind(site.ask(ROOT, &more)), Some(ResourceExhausted));
     site.register(ROOT, worker(other, V4, 5000));
     leave(&mut site, sessions[0]);
     site.ask(ROOT, &more).expect("there is a slot again");
@@ -317,8 +312,7 @@ fn one_load_balancer_takes_no_more_workers_than_it_has_slots() {
 
 #[test]
 fn a_state_with_a_field_that_cannot_be_is_refused() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
     let bad: [fn(&mut SendState); 7] = [
         |of| of.fill_level = f32::INFINITY,
@@ -332,11 +326,7 @@ fn a_state_with_a_field_that_cannot_be_is_refused() {
     for (at, spoil) in bad.iter().enumerate() {
         let mut state = ready(session);
         spoil(&mut state);
-        assert_eq!(
-            kind(site.ask(ROOT, &Request::SendState(state))),
-            Some(RefusalKind::InvalidArgument),
-            "case {at}"
-        );
+        assert_eq!(kind(site.ask(ROOT, &Request::SendState(state))), Some(InvalidArgument), "case {at}");
     }
     let state = SendState { fill_level: 0.25, events_dequeued: 7, ..ready(session) };
     site.ask(ROOT, &Request::SendState(state)).expect("a state");
@@ -346,8 +336,7 @@ fn a_state_with_a_field_that_cannot_be_is_refused() {
 
 #[test]
 fn a_worker_that_reports_more_than_a_full_queue_is_full_and_not_silent() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let session = site.register(ROOT, worker(id, V4, 5000)).session;
     for fill_level in [1.000_1, 7.5, f32::MAX] {
         site.after_ms(9_000);
@@ -363,17 +352,16 @@ fn a_worker_that_reports_more_than_a_full_queue_is_full_and_not_silent() {
 
 #[test]
 fn a_worker_that_began_anew_takes_the_place_of_its_silent_session() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     let old = site.register(ROOT, worker(id, V4, 5000));
     site.ask(ROOT, &Request::SendState(ready(old.session))).expect("a state");
     let register = Request::Register(worker(id, V4, 5000));
-    assert_eq!(kind(site.ask(ROOT, &register)), Some(RefusalKind::AlreadyExists));
+    assert_eq!(kind(site.ask(ROOT, &register)), Some(AlreadyExists));
     site.run_ms(2_000);
     assert_eq!(kind(site.ask(ROOT, &register)), None);
     let workers = status(&mut site, id).workers;
     assert!(workers.len() == 1 && workers[0].session != old.session);
-    assert_eq!(kind(site.ask(old.token.as_str(), &Request::Version)), Some(RefusalKind::PermissionDenied));
+    assert_eq!(kind(site.ask(old.token.as_str(), &Request::Version)), Some(PermissionDenied));
 }
 
 fn leave(site: &mut Site, session: SessionId) {
@@ -395,8 +383,7 @@ fn go_on_from(site: &mut Site, next: u64) {
 
 #[test]
 fn a_members_id_is_not_given_again_for_a_while_nor_soon_after_a_restart() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     for expected in 0..3 {
         let session = site.register(ROOT, worker(id, V4, 5000)).session;
         assert_eq!(member(&site, session), Some(expected));
@@ -445,8 +432,7 @@ fn as_many_workers_as_there_is_room_for_may_leave_and_register_again_at_once() {
 
 #[test]
 fn if_all_members_ids_rest_the_one_that_has_rested_longest_is_given() {
-    let mut site = site();
-    let id = site.reserve(ROOT, Reserve::default()).id;
+    let (mut site, id) = reserved();
     for member in 0..=65_534 {
         site.registry.rest_member(lb(0), member, site.at.now + Duration::from_millis(u64::from(member == 7)));
     }
@@ -465,7 +451,7 @@ fn a_worker_takes_the_place_of_its_silent_session_where_there_is_room_for_no_mor
     site.ask(ROOT, &Request::SendState(ready(sessions[3]))).expect("a state");
     site.after_ms(3_000);
     let full = site.ask(ROOT, &Request::Register(worker(id, V4, 5004)));
-    assert_eq!(kind(full), Some(RefusalKind::ResourceExhausted));
+    assert_eq!(kind(full), Some(ResourceExhausted));
     let session = site.register(ROOT, worker(id, V4, 5003)).session;
     assert_eq!(site.registry.durable().sessions().count(), 4);
     assert_eq!(member(&site, session), Some(4), "the id of the silent one rests");
@@ -478,7 +464,7 @@ fn members_and_senders_of_all_load_balancers_share_the_room_of_the_tables() {
     for n in 0..1024_u32 {
         site.register(ROOT, worker(ids[n as usize % 2], V4, 5000 + n));
     }
-    let full = |result| assert_eq!(kind(result), Some(RefusalKind::ResourceExhausted));
+    let full = |result| assert_eq!(kind(result), Some(ResourceExhausted));
     full(site.ask(ROOT, &Request::Register(worker(ids[0], V4, 9000))));
     let senders = |id: usize, addresses: Vec<String>| {
         Request::AddSenders(Senders { lb_id: ids[id].to_string(), addresses })
@@ -518,11 +504,11 @@ fn slot_demands_are_replaced_as_a_whole_and_make_a_dynamic_reservation_static() 
         };
         let [a, b] = sessions;
         let overlap = set(&[(a, vec![demand(0, 4)]), (b, vec![demand(3, 4)])]);
-        assert_eq!(kind(site.ask(ROOT, &overlap)), Some(RefusalKind::InvalidArgument));
+        assert_eq!(kind(site.ask(ROOT, &overlap)), Some(InvalidArgument));
         let twice = set(&[(a, vec![]), (a, vec![])]);
-        assert_eq!(kind(site.ask(ROOT, &twice)), Some(RefusalKind::InvalidArgument));
+        assert_eq!(kind(site.ask(ROOT, &twice)), Some(InvalidArgument));
         let missing = set(&[(a, vec![]), (SessionId(99), vec![])]);
-        assert_eq!(kind(site.ask(ROOT, &missing)), Some(RefusalKind::NotFound));
+        assert_eq!(kind(site.ask(ROOT, &missing)), Some(NotFound));
         site.ask(ROOT, &set(&[(b, vec![demand(-1, 2), demand(0, 1)])])).expect("demands that fit");
         assert_eq!(slots(&mut site), [vec![], vec![range(0, 1), range(1, 2)]]);
         assert_eq!(site.registry.durable().reservation(id).map(|of| of.strategy), Some(after));

@@ -25,7 +25,7 @@ use tower_service::Service;
 pub use requests::decode;
 
 use crate::{
-    core::{Core, Refused},
+    core::{Core, Refused, wall},
     series::{SINCE, TooMuch},
 };
 
@@ -76,12 +76,12 @@ impl Api {
     }
 
     /// Carries out a request whose reply has no content.
-    async fn done<M>(
+    async fn done<M, R: Default>(
         &self,
         request: &Request<M>,
         asked: Result<ControlRequest, Refusal>,
-    ) -> Result<(), Status> {
-        self.ask(request, asked).await.map(drop)
+    ) -> Result_<R> {
+        self.ask(request, asked).await.map(|_| Response::new(R::default()))
     }
 }
 
@@ -156,8 +156,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::FreeLoadBalancerRequest>,
     ) -> Result_<pb::FreeLoadBalancerReply> {
-        self.done(&request, Ok(ControlRequest::Free(requests::name(&request.get_ref().lb_id)))).await?;
-        Ok(Response::new(pb::FreeLoadBalancerReply {}))
+        self.done(&request, Ok(ControlRequest::Free(requests::name(&request.get_ref().lb_id)))).await
     }
 
     async fn reset_load_balancer(
@@ -185,9 +184,7 @@ impl LoadBalancer for Api {
 
     async fn add_senders(&self, request: Request<pb::AddSendersRequest>) -> Result_<pb::AddSendersReply> {
         let pb::AddSendersRequest { lb_id, sender_addresses } = request.get_ref();
-        self.done(&request, Ok(ControlRequest::AddSenders(requests::senders(lb_id, sender_addresses))))
-            .await?;
-        Ok(Response::new(pb::AddSendersReply {}))
+        self.done(&request, Ok(ControlRequest::AddSenders(requests::senders(lb_id, sender_addresses)))).await
     }
 
     async fn remove_senders(
@@ -196,8 +193,7 @@ impl LoadBalancer for Api {
     ) -> Result_<pb::RemoveSendersReply> {
         let pb::RemoveSendersRequest { lb_id, sender_addresses } = request.get_ref();
         self.done(&request, Ok(ControlRequest::RemoveSenders(requests::senders(lb_id, sender_addresses))))
-            .await?;
-        Ok(Response::new(pb::RemoveSendersReply {}))
+            .await
     }
 
     async fn register(&self, request: Request<pb::RegisterRequest>) -> Result_<pb::RegisterReply> {
@@ -213,18 +209,15 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::SetSlotDemandsRequest>,
     ) -> Result_<pb::SetSlotDemandsReply> {
-        self.done(&request, Ok(requests::slot_demands(request.get_ref()))).await?;
-        Ok(Response::new(pb::SetSlotDemandsReply {}))
+        self.done(&request, Ok(requests::slot_demands(request.get_ref()))).await
     }
 
     async fn deregister(&self, request: Request<pb::DeregisterRequest>) -> Result_<pb::DeregisterReply> {
-        self.done(&request, Ok(requests::deregister(request.get_ref()))).await?;
-        Ok(Response::new(pb::DeregisterReply {}))
+        self.done(&request, Ok(requests::deregister(request.get_ref()))).await
     }
 
     async fn send_state(&self, request: Request<pb::SendStateRequest>) -> Result_<pb::SendStateReply> {
-        self.done(&request, Ok(requests::state(request.get_ref()))).await?;
-        Ok(Response::new(pb::SendStateReply {}))
+        self.done(&request, Ok(requests::state(request.get_ref()))).await
     }
 
     async fn overview(&self, request: Request<pb::OverviewRequest>) -> Result_<pb::OverviewReply> {
@@ -243,7 +236,7 @@ impl LoadBalancer for Api {
         let pb::TimeseriesRequest { series_selector, since } = request.get_ref();
         let since = match since {
             Some(since) => requests::wall_time(since).map_err(|refusal| status(refusal.into()))?,
-            None => WallTime(self.core.wall().0.saturating_sub(SINCE.as_millis() as u64)),
+            None => WallTime(wall().0.saturating_sub(SINCE.as_millis() as u64)),
         };
         let (core, selectors) = (self.core.clone(), series_selector.clone());
         let permit = self.reads_series.clone().acquire_owned().await;
@@ -260,7 +253,7 @@ impl LoadBalancer for Api {
     }
 
     async fn version(&self, request: Request<pb::VersionRequest>) -> Result_<pb::VersionReply> {
-        self.done(&request, Ok(ControlRequest::Version)).await?;
+        self.ask(&request, Ok(ControlRequest::Version)).await?;
         Ok(Response::new(replies::version()))
     }
 
@@ -292,15 +285,14 @@ impl LoadBalancer for Api {
 
     async fn revoke_token(&self, request: Request<pb::RevokeTokenRequest>) -> Result_<pb::RevokeTokenReply> {
         let target = requests::selector(request.get_ref().target.as_ref()).map(ControlRequest::RevokeToken);
-        self.done(&request, target).await?;
-        Ok(Response::new(pb::RevokeTokenReply {}))
+        self.done(&request, target).await
     }
 
     async fn chain_load_balancer(
         &self,
         request: Request<pb::ChainLoadBalancerRequest>,
     ) -> Result_<pb::ChainLoadBalancerReply> {
-        self.done(&request, Ok(ControlRequest::Chain(requests::name(&request.get_ref().lb_id)))).await?;
+        self.ask(&request, Ok(ControlRequest::Chain(requests::name(&request.get_ref().lb_id)))).await?;
         Err(no_chains())
     }
 
@@ -308,7 +300,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::UnchainLoadBalancerRequest>,
     ) -> Result_<pb::UnchainLoadBalancerReply> {
-        self.done(&request, Ok(ControlRequest::Unchain(requests::name(&request.get_ref().lb_id)))).await?;
+        self.ask(&request, Ok(ControlRequest::Unchain(requests::name(&request.get_ref().lb_id)))).await?;
         Err(no_chains())
     }
 
@@ -316,9 +308,7 @@ impl LoadBalancer for Api {
         &self,
         request: Request<pb::GetChainGraphRequest>,
     ) -> Result_<pb::GetChainGraphReply> {
-        self.done(&request, Ok(ControlRequest::GetChainGraph(requests::name(&request.get_ref().lb_id))))
-            .await?;
-        Ok(Response::new(pb::GetChainGraphReply { edges: Vec::new(), cycle_detected: false }))
+        self.done(&request, Ok(ControlRequest::GetChainGraph(requests::name(&request.get_ref().lb_id)))).await
     }
 }
 

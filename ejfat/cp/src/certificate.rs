@@ -15,7 +15,8 @@ pub(crate) struct Watch {
     host: String,
     looked: Option<Instant>,
     warned: Option<String>,
-    ends: Option<u64>,
+    /// When the certificate that was seen last ends, in UNIX time.
+    pub(crate) ends: Option<u64>,
 }
 
 impl Watch {
@@ -37,10 +38,5 @@ impl Watch {
             tracing::warn!("the certificate of {} {warning}", self.tls.cert.display());
         }
         self.warned = warning;
-    }
-
-    /// When the certificate that was seen last ends, in UNIX time.
-    pub(crate) fn ends(&self) -> Option<u64> {
-        self.ends
     }
 }

@@ -251,12 +251,7 @@ impl Core {
         let call = request.call();
         let moment = self.moment();
         let inner = &mut *lock(&self.inner);
-        if self.stop.load(Relaxed) {
-            return Err(Refused::Ending);
-        }
-        if inner.replaced {
-            return Err(Refused::Replaced);
-        }
+        self.check_running(inner)?;
         if let Some(failed) = &inner.failed
             && changes(call)
         {
@@ -309,11 +304,6 @@ impl Core {
         issues
     }
 
-    /// The time of day, by the machine's clock.
-    pub(crate) fn wall(&self) -> WallTime {
-        wall()
-    }
-
     /// Returns time series of the reservations that the caller may see.
     pub(crate) fn select(
         &self,
@@ -336,12 +326,7 @@ impl Core {
     /// The reason why it cannot.
     pub fn ready(&self) -> Result<(), String> {
         let inner = lock(&self.inner);
-        if self.stop.load(Relaxed) {
-            return Err(Refused::Ending.to_string());
-        }
-        if inner.replaced {
-            return Err(Refused::Replaced.to_string());
-        }
+        self.check_running(&inner).map_err(|refused| refused.to_string())?;
         if let Some(failed) = &inner.failed {
             return Err(failed.why.clone());
         }
@@ -351,6 +336,14 @@ impl Core {
             away.push(format!("data plane {} is not in use: {}", plane.name, why.why));
         }
         if away.is_empty() { Ok(()) } else { Err(away.join("; ")) }
+    }
+
+    /// Checks that the control plane is not ending, and that no other one has taken over.
+    fn check_running(&self, inner: &Inner) -> Result<(), Refused> {
+        if self.stop.load(Relaxed) {
+            return Err(Refused::Ending);
+        }
+        if inner.replaced { Err(Refused::Replaced) } else { Ok(()) }
     }
 
     /// Checks the token of a caller.
@@ -555,8 +548,8 @@ fn changes(call: ApiCall) -> bool {
     }
 }
 
-/// The time of day.
-fn wall() -> WallTime {
+/// The time of day, by the machine's clock.
+pub(crate) fn wall() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -199,7 +199,7 @@ impl Daemon {
     /// A function that returns when the certificate ends, in UNIX time, or `None` if there is none.
     pub fn certificate_ends(&self) -> impl Fn() -> Option<u64> + Send + Sync + use<> {
         let certificate = self.certificate.clone();
-        move || certificate.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).ends()
+        move || certificate.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).ends
     }
 
     /// Opens the audit log's file again by its name, because log rotation has renamed it. Certificates need no such call: their files
@@ -247,22 +247,16 @@ fn warn_of_lost_store(store: &Path, token_file: &Path, backup: Option<&Path>) {
 fn data_ports(config: &Config) -> Vec<Vec<Listen>> {
     let of = |of: &LoadBalancerConfig| {
         let (first, last) = (*of.data_ports.start(), *of.data_ports.end());
-        let listen = move |ip: IpAddr| {
+        of.data_addresses().map(move |ip| {
             let port = Listen::Port(SocketAddr::new(ip, first));
             vec![if first == last { port } else { Listen::Range { ip, first, last } }]
-        };
-        let addresses = of.data_v4.map(IpAddr::V4).into_iter().chain(of.data_v6.map(IpAddr::V6));
-        addresses.map(listen).collect::<Vec<_>>()
+        })
     };
     config.load_balancers.iter().flat_map(of).collect()
 }
 
 /// The addresses and ports on which sync datagrams are received.
 fn sync_addresses(config: &Config) -> Vec<SyncAddress> {
-    let of = |(lb, of): (_, &LoadBalancerConfig)| {
-        let addresses = of.sync_v4.map(IpAddr::V4).into_iter().chain(of.sync_v6.map(IpAddr::V6));
-        let at = move |ip| SyncAddress { lb, at: SocketAddr::new(ip, of.sync_port) };
-        addresses.map(at).collect::<Vec<_>>()
-    };
+    let of = |(lb, of): (_, &LoadBalancerConfig)| of.sync_addresses().map(move |at| SyncAddress { lb, at });
     config.load_balancers().flat_map(of).collect()
 }

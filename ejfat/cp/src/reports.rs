@@ -8,6 +8,8 @@ use std::{
 use ejfat::{Time, lb::LbId};
 use ejfat_control::{calendar::MemberId, capacity::Alarm, control::Report, plane::PlaneId, wall::WallTime};
 
+use crate::series::push;
+
 /// How long an alarm is kept after its last report. The control plane reports an alarm again and again while it lasts.
 const HOLDS: Duration = Duration::from_millis(1500);
 /// How long a status says that events may have been split.
@@ -119,10 +121,8 @@ impl Reports {
             (*first, *end, *last) = (from.min(*first), to.max(*end), now);
             return false;
         }
-        if self.splits.len() == MOST_SPLITS {
-            self.splits.pop_front();
-        }
-        self.splits.push_back(Issue { lb, what: What::MaySplit { from, to }, since: wall, last: now });
+        let split = Issue { lb, what: What::MaySplit { from, to }, since: wall, last: now };
+        push(&mut self.splits, MOST_SPLITS, split);
         true
     }
 

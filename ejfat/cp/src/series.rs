@@ -133,12 +133,12 @@ impl<T: Copy, const N: usize> Samples<[T; N]> {
     }
 }
 
-/// Adds a sample. If there are `most` samples already, the oldest one is removed.
-fn push<T>(samples: &mut VecDeque<Sample<T>>, most: usize, sample: Sample<T>) {
-    if samples.len() == most {
-        samples.pop_front();
+/// Adds an item behind the others. If there are `most` already, the oldest one is removed.
+pub(crate) fn push<T>(items: &mut VecDeque<T>, most: usize, item: T) {
+    if items.len() == most {
+        items.pop_front();
     }
-    samples.push_back(sample);
+    items.push_back(item);
 }
 
 /// One metric of a reservation or a worker session over time.

@@ -439,21 +439,14 @@ impl Settings {
 
     fn data_addresses(&self) -> Vec<(ejfat::lb::LbId, IpAddr)> {
         let config = self.config();
-        let of = |(lb, of): (_, &LoadBalancerConfig)| {
-            let v4 = of.data_v4.map(IpAddr::V4);
-            v4.into_iter().chain(of.data_v6.map(IpAddr::V6)).map(move |ip| (lb, ip)).collect::<Vec<_>>()
-        };
+        let of = |(lb, of): (_, &LoadBalancerConfig)| of.data_addresses().map(move |ip| (lb, ip));
         config.load_balancers().flat_map(of).collect()
     }
 
     /// The files of the server's certificate, if gRPC is served over TLS.
     pub fn server_tls(&self) -> Option<ServerTls> {
-        let of = |of: &TlsFiles| ServerTls {
-            cert: of.cert.clone(),
-            key: of.key.clone(),
-            client_ca: of.client_ca.clone(),
-        };
-        self.tls.as_ref().map(of)
+        let TlsFiles { cert, key, client_ca } = self.tls.clone()?;
+        Some(ServerTls { cert, key, client_ca })
     }
 
     /// The host and port that are written into EJFAT URIs.
@@ -483,7 +476,7 @@ fn field_of(why: &BeginError) -> String {
     let config = match why {
         BeginError::Config(config) | BeginError::Restore(RestoreError::Config(config)) => config,
         // A registry without records has no other errors.
-        BeginError::Options(_) | BeginError::Restore(_) => return "slots".to_owned(),
+        BeginError::Restore(_) => return "slots".to_owned(),
     };
     match config {
         ConfigError::NoAddress(at) | ConfigError::Ports(at) => format!("load_balancers[{at}]"),

@@ -41,6 +41,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[macro_use]
+mod named;
+
 pub mod bridge;
 pub mod lb;
 pub mod listen;

@@ -1,6 +1,6 @@
 //! Segmentation of events.
 
-use std::ops::Range;
+use std::{net::IpAddr, ops::Range};
 
 use crate::wire::{LbHeader, ReHeader, Select};
 
@@ -17,6 +17,14 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
+    /// Returns the IP version of an address.
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
     /// Returns the length of the IP header in bytes, without options or extensions.
     pub const fn header(self) -> u16 {
         match self {

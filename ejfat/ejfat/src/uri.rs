@@ -129,7 +129,7 @@ impl EjfatUri {
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), UriError> {
         match key {
-            "data" => self.add_data(value),
+            "data" => self.add_data(value)?,
             "sync" => {
                 let wrong =
                     || wrong("sync", value, "IP address with a port, as 10.0.0.1:19531 or [::1]:19531");
@@ -139,17 +139,11 @@ impl EjfatUri {
                 if !self.sync.contains(&at) {
                     self.sync.push(at);
                 }
-                Ok(())
             }
-            "sessionid" => {
-                self.session = Some(value.to_owned());
-                Ok(())
-            }
-            _ => {
-                self.other.push((key.to_owned(), value.to_owned()));
-                Ok(())
-            }
+            "sessionid" => self.session = Some(value.to_owned()),
+            _ => self.other.push((key.to_owned(), value.to_owned())),
         }
+        Ok(())
     }
 
     fn add_data(&mut self, value: &str) -> Result<(), UriError> {
@@ -268,11 +262,10 @@ fn host_and_port(text: &str) -> Result<(String, u16), UriError> {
 /// Returns the part of the path after `/lb/`, which is the id of the reservation.
 fn lb_id(path: &str) -> Result<Option<String>, UriError> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
-    let wrong = || UriError::Path(path.to_owned());
     match (parts.next(), parts.next(), parts.next()) {
         (None, ..) | (Some("lb"), None, _) => Ok(None),
         (Some("lb"), Some(id), None) => percent::decode(id).map(Some),
-        _ => Err(wrong()),
+        _ => Err(UriError::Path(path.to_owned())),
     }
 }
 
@@ -300,10 +293,10 @@ impl fmt::Display for EjfatUri {
             pair("sync", &sync.to_string())?;
         }
         if let Some(DataAddress { ip, ports }) = &self.data_v4 {
-            pair("data", &format!("{ip}:{}", Ports(ports)))?;
+            pair("data", &format!("{ip}:{}", range_text(ports)))?;
         }
         if let Some(DataAddress { ip, ports }) = &self.data_v6 {
-            pair("data", &format!("[{ip}]:{}", Ports(ports)))?;
+            pair("data", &format!("[{ip}]:{}", range_text(ports)))?;
         }
         if let Some(session) = &self.session {
             pair("sessionid", &percent::encode(session))?;
@@ -312,16 +305,9 @@ impl fmt::Display for EjfatUri {
     }
 }
 
-struct Ports<'a>(&'a RangeInclusive<u16>);
-
-impl fmt::Display for Ports<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.start())?;
-        if self.0.start() != self.0.end() {
-            write!(f, "-{}", self.0.end())?;
-        }
-        Ok(())
-    }
+fn range_text(ports: &RangeInclusive<u16>) -> String {
+    let (first, last) = (ports.start(), ports.end());
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 
 /// Shows the URI without the token, for logs.

@@ -4,19 +4,13 @@ mod bridge_common;
 
 use std::time::Duration;
 
-use bridge_common::{Bench, config, data_ids, deliveries, member};
+use bridge_common::{ANYBODY, Bench, config, data_ids, deliveries, hold, member};
 use ejfat::{
     bridge::{
         BackPressure, Config, DispatchAction, EligibleWorkers, EventLocation, EventLossCause, EventOutcome,
     },
     ring::{CreditCounts, DeliveryMode, Filter},
 };
-
-const ANYBODY: EligibleWorkers = EligibleWorkers::Anybody;
-
-fn hold() -> Bench {
-    Bench::new(config(BackPressure::Hold, 8))
-}
 
 #[test]
 fn the_least_filled_worker_gets_an_event() {

@@ -2,17 +2,11 @@
 
 mod bridge_common;
 
-use bridge_common::{Bench, SLOT, config, data_ids, deliveries, member};
+use bridge_common::{ANYBODY, Bench, SLOT, config, data_ids, deliveries, hold, member};
 use ejfat::{
     bridge::{BackPressure, Config, DispatchAction, EligibleWorkers, WorkerId},
     ring::{DeliveryMode, Descriptor, Filter},
 };
-
-const ANYBODY: EligibleWorkers = EligibleWorkers::Anybody;
-
-fn bench() -> Bench {
-    Bench::new(config(BackPressure::Hold, 8))
-}
 
 fn of_version_2(bench: &mut Bench, slots: u32) -> WorkerId {
     bench.worker_of(true, slots, Filter::default(), DeliveryMode::Store)
@@ -40,7 +34,7 @@ fn forgotten(actions: &[DispatchAction]) -> Vec<(WorkerId, u32)> {
 #[test]
 fn what_a_worker_had_goes_to_another_in_the_order_it_came_and_says_so() {
     for placing in [DeliveryMode::Store, DeliveryMode::Shared] {
-        let mut bench = bench();
+        let mut bench = hold();
         let dies = bench.worker(4, Filter::default(), placing);
         let told: Vec<_> = [1, 2, 1].into_iter().map(|slots| bench.delivered(slots, ANYBODY).1).collect();
         assert!(told.iter().all(|its| !its.delivered_again));
@@ -73,7 +67,7 @@ fn what_a_worker_had_goes_to_another_in_the_order_it_came_and_says_so() {
 
 #[test]
 fn without_a_worker_of_version_2_it_counts_as_held_and_is_forgotten_at_once() {
-    let mut bench = bench();
+    let mut bench = hold();
     let dies = bench.worker(4, Filter::default(), DeliveryMode::Store);
     bench.worker(4, data_ids(9, 9), DeliveryMode::Store);
     bench.delivered(1, EligibleWorkers::DataId(1));
@@ -85,7 +79,7 @@ fn without_a_worker_of_version_2_it_counts_as_held_and_is_forgotten_at_once() {
 
 #[test]
 fn a_worker_of_version_1_gets_nothing_again() {
-    let mut bench = bench();
+    let mut bench = hold();
     let dies = of_version_2(&mut bench, 4);
     bench.delivered(1, ANYBODY);
     bench.worker(4, Filter::default(), DeliveryMode::Store);
@@ -98,7 +92,7 @@ fn a_worker_of_version_1_gets_nothing_again() {
 
 #[test]
 fn it_waits_for_the_worker_that_comes_back_as_long_as_events_wait() {
-    let mut bench = bench();
+    let mut bench = hold();
     let dies = of_version_2(&mut bench, 4);
     bench.delivered(1, ANYBODY);
     assert_eq!((bench.remove(dies), bench.after(99)), (vec![], vec![]));
@@ -114,7 +108,7 @@ fn it_waits_for_the_worker_that_comes_back_as_long_as_events_wait() {
 
 #[test]
 fn it_goes_to_those_who_may_have_it() {
-    let mut bench = bench();
+    let mut bench = hold();
     let other = bench.worker_of(true, 4, data_ids(9, 9), DeliveryMode::Store);
     let its = bench.worker_of(true, 4, data_ids(1, 1), DeliveryMode::Store);
     let (dies, _) = bench.delivered(1, EligibleWorkers::DataId(1));
@@ -126,7 +120,7 @@ fn it_goes_to_those_who_may_have_it() {
     bench.remove(back);
     bench.remove(other);
 
-    let mut bench = self::bench();
+    let mut bench = hold();
     let first = bench.worker_of(true, 4, member(3), DeliveryMode::Store);
     let same = bench.worker_of(true, 4, member(3), DeliveryMode::Store);
     let other = bench.worker_of(true, 8, member(4), DeliveryMode::Store);
@@ -140,7 +134,7 @@ fn it_goes_to_those_who_may_have_it() {
 
 #[test]
 fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
-    let mut bench = bench();
+    let mut bench = hold();
     let dies = bench.worker_of(true, 2, Filter::default(), DeliveryMode::Cut);
     let (_, segment_by_segment) = bench.delivered(2, ANYBODY);
     let (id, _) = bench.open(1, ANYBODY);
@@ -154,7 +148,7 @@ fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
     let (from, offset, worker, its) = redeliveries(&actions)[0];
     assert_eq!((from, offset, worker, its.name), (dies, moved.offset, lives, moved.name));
 
-    let mut bench = self::bench();
+    let mut bench = hold();
     let dies = bench.worker_of(true, 2, Filter::default(), DeliveryMode::Cut);
     bench.delivered(1, ANYBODY);
     of_version_2(&mut bench, 4);
@@ -163,7 +157,7 @@ fn segments_that_went_past_the_bridges_memory_do_not_come_again() {
 
 #[test]
 fn it_waits_for_room_before_what_waits() {
-    let mut bench = bench();
+    let mut bench = hold();
     let dies = of_version_2(&mut bench, 1);
     bench.delivered(1, ANYBODY);
     let lives = of_version_2(&mut bench, 1);
@@ -181,7 +175,7 @@ fn it_waits_for_room_before_what_waits() {
 /// crash.
 #[test]
 fn an_event_is_not_delivered_again_for_ever() {
-    let mut bench = bench();
+    let mut bench = hold();
     let mut dies = of_version_2(&mut bench, 1);
     bench.delivered(1, ANYBODY);
     for _ in 0..Config::default().max_redeliveries {

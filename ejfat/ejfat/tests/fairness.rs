@@ -23,9 +23,12 @@ fn attacker(n: u8) -> Option<IpAddr> {
     Some(IpAddr::from([10, 0, 1, n]))
 }
 
-fn known(reassembler: &mut Reassembler, from: Option<IpAddr>) {
-    let place = reassembler.handle(NOW, from, &segment(u64::MAX, 0, 1, &[1])).unwrap();
+/// Returns a reassembler in which the honest sender has completed an event.
+fn knowing_honest(config: Config) -> Reassembler {
+    let mut reassembler = Reassembler::new(config).unwrap();
+    let place = reassembler.handle(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     assert!(reassembler.release(place.id));
+    reassembler
 }
 
 /// Sends four events of the honest sender with interleaved segments. The function calls `between`, which sends segments
@@ -49,8 +52,7 @@ fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reas
 fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
     let config =
         Config { slots: 64, max_open: 32, max_open_per_source: 16, max_sources: 64, ..Config::default() };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
+    let mut reassembler = knowing_honest(config);
     let mut n = 0u64;
     // Each attacker has at most three open events, and the honest sender has four, so the honest sender has the most
     // open events.
@@ -68,8 +70,7 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
     // The attacker can have 64 open events. 32 pages for each of these events take all memory.
     let memory = 64 * 32 * 4096;
     let config = Config { slots: 256, max_open: 128, max_open_per_source: 64, memory, ..Config::default() };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
+    let mut reassembler = knowing_honest(config);
     for page in 0..40 {
         for event in 0..64 {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
@@ -93,8 +94,7 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
 #[test]
 fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
     let config = Config { slots: 256, max_open: 200, max_sources: 128, memory: 4 << 20, ..Config::default() };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
+    let mut reassembler = knowing_honest(config);
     let flood = |reassembler: &mut Reassembler, round: u32| {
         for n in 0..100 {
             let header = segment(1, round % 256 * 4096, 1 << 20, &[6; 64]);
@@ -150,8 +150,7 @@ fn senders_behind_one_address_have_limits_of_their_own() {
 #[test]
 fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     let config = Config { max_sources: 64, ..behind_lb() };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
+    let mut reassembler = knowing_honest(config);
     let mut n = 0;
     let complete = four_at_once(&mut reassembler, |reassembler| {
         for _ in 0..1000 {
@@ -171,8 +170,7 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
 fn lengths_that_are_claimed_do_not_take_all_addresses() {
     let config = Config { max_event: 1 << 20, memory: 1 << 20, ..Config::default() };
     let most = config.max_claimed();
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
+    let mut reassembler = knowing_honest(config);
     let complete = four_at_once(&mut reassembler, |reassembler| {
         for event in 0..40 {
             let _ = reassembler.handle(NOW, attacker(event as u8 % 3), &segment(event, 0, 1 << 20, &[6; 8]));
@@ -184,64 +182,45 @@ fn lengths_that_are_claimed_do_not_take_all_addresses() {
     assert!(reassembler.counters().evicted(Eviction::Claimed) > 0);
 }
 
-#[test]
-fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
-    let config = Config {
-        slots: 512,
-        max_open: 512,
-        max_open_per_source: 512,
-        memory: 64 << 10,
-        page: 1,
-        ..Config::default()
-    };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
-    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. The
-    // reassembler evicts at most sixteen open events for a new event. Sixteen events of the honest sender are together
-    // shorter than one event of the attacker, so their eviction would not make enough room.
-    for event in 0..260 {
-        reassembler.handle(NOW, HONEST, &segment(event, 0, 4032, &[1; 8])).unwrap();
+/// Opens `events` events of the honest sender, and tests that each of 100 longer events, which come from `attackers`
+/// attackers in turn, is refused and evicts nothing.
+fn claims_evict_nothing(page: u32, events: u32, length: u32, payload: &[u8], attackers: u64) {
+    let (slots, memory) = (1024, 64 << 10);
+    let config =
+        Config { slots, max_open: slots, max_open_per_source: slots, memory, page, ..Config::default() };
+    let mut reassembler = knowing_honest(config);
+    for event in 0..events {
+        reassembler.handle(NOW, HONEST, &segment(event.into(), 0, length, payload)).unwrap();
     }
     for event in 0..100 {
         let claim = segment(event, 0, 64 << 10, &[6; 8]);
-        assert_eq!(reassembler.handle(NOW, attacker(0), &claim).unwrap_err(), SegmentDropCause::Memory);
+        let refused = reassembler.handle(NOW, attacker((event % attackers) as u8), &claim);
+        assert_eq!(refused.unwrap_err(), SegmentDropCause::Memory);
     }
-    assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (260, 0));
+    assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (events, 0));
+}
+
+#[test]
+fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
+    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. The
+    // reassembler evicts at most sixteen open events for a new event. Sixteen events of the honest sender are together
+    // shorter than one event of the attacker, so their eviction would not make enough room.
+    claims_evict_nothing(1, 260, 4032, &[1; 8], 1);
 }
 
 #[test]
 fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
-    let config = Config {
-        slots: 1024,
-        max_open: 1024,
-        max_open_per_source: 1024,
-        memory: 64 << 10,
-        page: 128,
-        ..Config::default()
-    };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
     // The 512 events of the honest sender take a page each, so these events use all memory. The sum of the lengths of
-    // these 512 events is equal to `Config::max_claimed`.
-    for event in 0..512 {
-        reassembler.handle(NOW, HONEST, &segment(event, 0, 2048, &[1; 128])).unwrap();
-    }
-    // Each event of an attacker is twice as long as sixteen events of the honest sender together. The reassembler
-    // evicts at most sixteen events for a new event. The eviction of sixteen events would not make enough room for an
-    // attacker's event, so the reassembler refuses this event.
-    for event in 0..100 {
-        let claim = segment(event, 0, 64 << 10, &[6; 8]);
-        let refused = reassembler.handle(NOW, attacker(event as u8), &claim);
-        assert_eq!(refused.unwrap_err(), SegmentDropCause::Memory);
-    }
-    assert_eq!((reassembler.open_events(), reassembler.counters().evicted_for_any_reason()), (512, 0));
+    // these 512 events is equal to `Config::max_claimed`. Each event of an attacker is twice as long as sixteen events
+    // of the honest sender together. The reassembler evicts at most sixteen events for a new event. The eviction of
+    // sixteen events would not make enough room for an attacker's event, so the reassembler refuses this event.
+    claims_evict_nothing(128, 512, 2048, &[1; 128], 100);
 }
 
 #[test]
 fn several_senders_make_room_where_one_has_too_little() {
     let config = Config { max_event: 1 << 20, memory: 1 << 20, page: 1, ..Config::default() };
-    let mut reassembler = Reassembler::new(config).unwrap();
-    known(&mut reassembler, HONEST);
+    let mut reassembler = knowing_honest(config);
     // 32 senders have an open event of half a MiB each, so the sum of all claimed lengths is equal to
     // `Config::max_claimed`.
     for sender in 0..32 {

@@ -30,11 +30,6 @@ fn small() -> Config {
     }
 }
 
-/// Returns the cause for which each datagram is refused, or `None` for an accepted datagram.
-fn causes(worker: &mut WorkerModel, datagrams: &[Vec<u8>]) -> Vec<Option<SegmentDropCause>> {
-    datagrams.iter().map(|datagram| worker.handle(NOW, HOSTILE, datagram).err()).collect()
-}
-
 #[test]
 fn segments_that_are_none() {
     let mut worker = WorkerModel::new(small());
@@ -74,23 +69,20 @@ fn headers_that_lie() {
 #[test]
 fn changing_lengths_and_overlaps_complete_nothing() {
     let mut worker = WorkerModel::new(small());
-    let got = causes(
-        &mut worker,
-        &[
-            segment(1, 0, 24, &[1; 8]),
-            segment(1, 0, 8, &[2; 8]),
-            segment(1, 0, 8, &[2; 8]),
-            segment(1, 7, 24, &[3; 8]),
-            segment(1, 1, 24, &[3; 6]),
-            segment(1, 15, 24, &[3; 9]),
-            segment(1, 0, 24, &[4; 8]),
-            segment(1, 8, 24, &[4; 7]),
-        ],
-    );
     use SegmentDropCause::{Conflict, Duplicate, Overlap};
-    let expected =
-        [None, Some(Conflict), Some(Conflict), Some(Overlap), Some(Duplicate), None, Some(Duplicate), None];
-    assert_eq!(got, expected);
+    let cases = [
+        (segment(1, 0, 24, &[1; 8]), None),
+        (segment(1, 0, 8, &[2; 8]), Some(Conflict)),
+        (segment(1, 0, 8, &[2; 8]), Some(Conflict)),
+        (segment(1, 7, 24, &[3; 8]), Some(Overlap)),
+        (segment(1, 1, 24, &[3; 6]), Some(Duplicate)),
+        (segment(1, 15, 24, &[3; 9]), None),
+        (segment(1, 0, 24, &[4; 8]), Some(Duplicate)),
+        (segment(1, 8, 24, &[4; 7]), None),
+    ];
+    for (number, (datagram, cause)) in cases.iter().enumerate() {
+        assert_eq!(worker.handle(NOW, HOSTILE, datagram).err(), *cause, "segment {number}");
+    }
     // The three accepted segments have 8 bytes at offset 0, 9 bytes at offset 15 and 7 bytes at offset 8, which are all
     // 24 bytes of the event.
     assert_eq!(worker.reassembler.counters().complete, 1);
@@ -181,25 +173,20 @@ fn made_up_senders_displace_no_known_one() {
 #[test]
 fn a_receiver_that_does_not_release_keeps_what_it_has() {
     let mut reassembler = Reassembler::new(Config { slots: 4, max_open: 2, ..small() }).unwrap();
-    let places: Vec<_> = (0..4)
-        .map(|event| reassembler.handle(NOW, HONEST, &segment(event, 0, 8, &[1; 8])).unwrap())
-        .collect();
+    let whole = |reassembler: &mut Reassembler, event| {
+        reassembler.handle(NOW, HONEST, &segment(event, 0, 8, &[1; 8]))
+    };
+    let places = [0, 1, 2, 3].map(|event| whole(&mut reassembler, event).unwrap());
     assert!(places.iter().all(|place| place.complete));
-    assert_eq!(
-        reassembler.handle(NOW, HONEST, &segment(4, 0, 8, &[1; 8])).unwrap_err(),
-        SegmentDropCause::NoSlot
-    );
+    assert_eq!(whole(&mut reassembler, 4).unwrap_err(), SegmentDropCause::NoSlot);
     assert!(reassembler.release(places[2].id));
     assert!(!reassembler.release(places[2].id), "it is released already");
-    let place = reassembler.handle(NOW, HONEST, &segment(5, 0, 8, &[1; 8])).unwrap();
+    let place = whole(&mut reassembler, 5).unwrap();
     assert_eq!(place.id.slot(), places[2].id.slot());
     assert_ne!(place.id, places[2].id);
     assert!(!reassembler.release(places[2].id), "another event has its slot");
     // A late segment of a released event does not open the event again.
-    assert_eq!(
-        reassembler.handle(NOW, HONEST, &segment(2, 0, 8, &[1; 8])).unwrap_err(),
-        SegmentDropCause::Duplicate
-    );
+    assert_eq!(whole(&mut reassembler, 2).unwrap_err(), SegmentDropCause::Duplicate);
 }
 
 /// A segment of a released event is refused as a duplicate, even if the caller has passed to `poll_given_up` a time
@@ -242,10 +229,8 @@ fn events_without_news_time_out() {
     assert_eq!((expired.name.event, expired.received, expired.length), (2, 4, 16));
     assert_eq!(reassembler.poll_given_up(ms(650)), None);
     assert_eq!(reassembler.next_timeout(), Some(ms(200) + Duration::from_millis(500)));
-    assert_eq!(
-        reassembler.handle(ms(650), HONEST, &segment(2, 4, 16, &[1; 4])).unwrap_err(),
-        SegmentDropCause::Late
-    );
+    let late = reassembler.handle(ms(650), HONEST, &segment(2, 4, 16, &[1; 4]));
+    assert_eq!(late.unwrap_err(), SegmentDropCause::Late);
     assert_eq!(reassembler.counters().timed_out, 1);
 }
 
@@ -319,9 +304,8 @@ fn an_event_cannot_be_kept_open_for_ever() {
 fn who_fills_the_memory_makes_room() {
     let mut worker = WorkerModel::new(Config { memory: 40 * 4096, ..small() });
     for page in 0..36 {
-        worker
-            .handle(NOW, HOSTILE, &segment(page / 18, page as u32 % 18 * 8192, 40 * 4096, &[1; 8]))
-            .unwrap();
+        let datagram = segment(page / 18, page as u32 % 18 * 8192, 40 * 4096, &[1; 8]);
+        worker.handle(NOW, HOSTILE, &datagram).unwrap();
     }
     let event = vec![3; 8 * 4096];
     for (at, part) in event.chunks(4096).enumerate() {
@@ -346,12 +330,8 @@ fn seats_of_senders_are_free_again() {
             let place = reassembler.handle(minutes(round.into()), from, &segment(0, 0, 1, &[1])).ok();
             place.map(|place| reassembler.release(place.id));
         }
-        let known = reassembler.senders().filter(|sender| sender.address.is_some());
-        let addresses: Vec<_> = known.filter_map(|sender| sender.address).collect();
-        assert_eq!(
-            addresses,
-            [0, 1, 2, 3].map(|sender| IpAddr::from([10, round, 0, sender])),
-            "round {round}"
-        );
+        let addresses: Vec<_> = reassembler.senders().filter_map(|sender| sender.address).collect();
+        let last = [0, 1, 2, 3].map(|sender| IpAddr::from([10, round, 0, sender]));
+        assert_eq!(addresses, last, "round {round}");
     }
 }

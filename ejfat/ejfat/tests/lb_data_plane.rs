@@ -6,13 +6,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ejfat::{
     lb::{
-        BeyondHorizon, DataPlane, DropCause, Epoch, LbId, LbTables, Rule, Rules, StageError, Tables,
-        WithdrawError, calendar,
+        BeyondHorizon, DataPlane, DropCause, LbId, LbTables, Rule, Rules, StageError, Tables, WithdrawError,
     },
     segment::IpVersion::V4,
-    wire::{LbHeader, Select},
 };
-use lb_common::{LB, Udp, address, all_ticks, datagram, lb, member, route, rules, seeds, tables};
+use lb_common::{LB, address, datagram, header, lb, member, packet, route, rules_at, seeds, tables};
 use simnet::Random;
 
 /// Returns the part of `tables` that belongs to load balancer [`LB`].
@@ -167,14 +165,7 @@ fn no_update_splits_an_event() {
 /// Returns the rules of load balancer `of`, with `id` as the only member. The rules have one source address and one
 /// destination address.
 fn own(of: u8, id: u16) -> Rules {
-    let lb = lb(of);
-    let mut all = rules(calendar(lb, 0, &[id]));
-    let mut put = |rule| all.insert(rule, true).unwrap();
-    put(all_ticks(lb, Epoch::new(0)));
-    put(Rule::Source { lb, address: address(V4, 1) });
-    put(Rule::Destination { address: address(V4, 50 + of), lb });
-    put(member(lb, id, (address(V4, 100), 10_000).into(), 4, false));
-    all
+    rules_at(lb(of), 50 + of, &[id])
 }
 
 fn route_of(plane: &mut DataPlane, of: u8, tick: u64) -> u16 {
@@ -292,10 +283,6 @@ fn tables_staged_below_the_oldest_can_be_withdrawn() {
     assert_eq!([499, 500, 3000].map(|tick| route_of(&mut plane, 0, tick)), [1, 3, 2]);
 }
 
-fn header(tick: u64) -> LbHeader {
-    LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick }
-}
-
 #[test]
 fn the_next_tables_of_a_counter_that_began_again_split_no_event() {
     for tick in [300, 999] {
@@ -370,9 +357,7 @@ fn tables_that_dropped_segments_are_not_withdrawn() {
             route_of(&mut plane, 0, 10);
             plane.stage(tables.clone(), 100).unwrap();
             let dropped = if whole {
-                let (from, to) = ((address(V4, 1), 4000).into(), (address(V4, 50), 19_522).into());
-                let udp = Udp { from, to, hops: 9, options: vec![], payload: datagram(100), checksum: true };
-                plane.forward(&mut udp.bytes()).map(drop)
+                plane.forward(&mut packet(datagram(100)).bytes()).map(drop)
             } else {
                 plane.route(address(V4, 50), address(V4, 1), &datagram(100)).map(drop)
             };
@@ -398,15 +383,8 @@ fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundar
     // lower ticks from this address. The current tables do not allow the source address, but they choose the member for
     // tick 20.
     assert_eq!(plane.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
-    let udp = Udp {
-        from: (from, 4000).into(),
-        to: (to, 19_522).into(),
-        hops: 9,
-        options: vec![],
-        payload: datagram(30),
-        checksum: true,
-    };
-    assert_eq!(plane.forward(&mut udp.bytes()).map(|forwarded| forwarded.route.member), Ok(0));
+    let forwarded = plane.forward(&mut packet(datagram(30)).bytes());
+    assert_eq!(forwarded.map(|forwarded| forwarded.route.member), Ok(0));
     assert_eq!(plane.route(to, from, &datagram(100)).map(|route| route.member), Ok(1));
     plane.stage(without, 200).unwrap();
     assert!(plane.route(to, from, &datagram(199)).is_ok());

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ejfat::{
     lb::{
         DataPlane, DropCause, Epoch, Image, ImageEntry, ImageError, ImageTable, LbId, LbTables, Route, Rule,
-        Rules, Tables,
+        Rules, Tables, calendar,
     },
     segment::IpVersion::{V4, V6},
     wire::{LbHeader, Select},
@@ -153,10 +153,7 @@ fn an_image_leads_where_the_sets_lead() {
 
 /// Returns the rules of one epoch for all ticks. The calendar slots of the epoch are assigned to `members` in turn.
 fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
-    let mut rules: Vec<_> = (0..512_u16)
-        .zip(members.iter().cycle())
-        .map(|(slot, &member)| Rule::Slot { lb: of, epoch: id, slot, member })
-        .collect();
+    let mut rules = calendar(of, id, members);
     rules.push(all_ticks(of, Epoch::new(id)));
     rules
 }

@@ -189,14 +189,10 @@ impl SharedSubscription {
             // It is asked again if need be: who wakes may take the word back.
             let mut byte = [0; BLOCK];
             match recv(&self.socket, &mut byte, RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => {
-                    self.ended = true;
-                    return;
-                }
-                Ok(_) => self.asleep = false,
+                Ok((_, 1..)) => self.asleep = false,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                Err(_) => {
+                Ok(_) | Err(_) => {
                     self.ended = true;
                     return;
                 }

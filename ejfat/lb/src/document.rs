@@ -108,7 +108,7 @@ pub struct EpochDocument {
 }
 
 /// A member of a load balancer as a document describes it: either with an address and a port, or with `drop`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberDocument {
     /// The number of the member.

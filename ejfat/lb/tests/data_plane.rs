@@ -14,33 +14,23 @@ use std::{
 
 use ejfat::{
     lb::{
-        BeyondHorizon, DropCause, Epoch, ImageError, LbId, Rule, RuleError, Rules, StageError, Table,
-        WithdrawError, calendar,
+        BeyondHorizon, DropCause, ImageError, LbId, Rule, RuleError, Rules, StageError, Table, WithdrawError,
     },
     segment::IpVersion::V4,
-    wire::{LbHeader, Select},
 };
 use ejfat_lb::{LbStage, SharedDataPlane, TableSet, When, WriteError, message};
-use lb_common::{address, all_ticks, lb, member, rules};
+use lb_common::{address, header, lb, member, rules_at, rules_to};
 use proto::lb::v1;
 
 const LATER: Duration = Duration::from_secs(3);
 
 /// All slots lead to one member.
 fn to(id: u16) -> Rules {
-    let of = lb(0);
-    let mut all = rules(calendar(of, 0, &[id]));
-    let mut put = |rule| all.insert(rule, true).unwrap();
-    put(all_ticks(of, Epoch::new(0)));
-    put(Rule::Source { lb: of, address: address(V4, 1) });
-    put(Rule::Destination { address: address(V4, 50), lb: of });
-    put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
-    all
+    rules_at(lb(0), 50, &[id])
 }
 
 fn route(plane: &SharedDataPlane, tick: u64) -> u16 {
-    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
-    plane.path().route(address(V4, 50), address(V4, 1), &header.encode()).unwrap().member
+    plane.path().route(address(V4, 50), address(V4, 1), &header(tick).encode()).unwrap().member
 }
 
 fn sets(plane: &SharedDataPlane) -> Vec<TableSet> {
@@ -75,9 +65,10 @@ fn an_edit_begins_with_the_rules_it_will_replace() {
     };
     assert_eq!(plane.edit(When::Next, add), Ok(101));
     assert_eq!(route(&plane, 101), 0);
-    assert_eq!(plane.edit(When::Next, add), Err(Problem::Rule), "it is there already");
+    const EXISTS: Problem = Problem::Rule(RuleError::Exists(Table::SourceV4));
+    assert_eq!(plane.edit(When::Next, add), Err(EXISTS), "it is there already");
     assert_eq!(route(&plane, 1000), 1);
-    assert_eq!(plane.edit(When::Tick(999), add), Err(Problem::Rule));
+    assert_eq!(plane.edit(When::Tick(999), add), Err(EXISTS));
     assert_eq!(
         plane.edit(When::Tick(1000), add),
         Err(Problem::Write(StageError::Routed { from: 1000, newest: 1000 }.into()))
@@ -85,22 +76,12 @@ fn an_edit_begins_with_the_rules_it_will_replace() {
     assert_eq!(froms(&plane), [0, 101, 1000]);
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Problem {
-    Rule,
-    Write(WriteError),
-}
-
-impl From<RuleError> for Problem {
-    fn from(_: RuleError) -> Self {
-        Self::Rule
-    }
-}
-
-impl From<WriteError> for Problem {
-    fn from(error: WriteError) -> Self {
-        Self::Write(error)
-    }
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error(transparent)]
+    Write(#[from] WriteError),
 }
 
 #[test]
@@ -251,12 +232,7 @@ fn tables_are_refused_together_with_the_look_at_what_was_routed() {
 
 /// All slots of a load balancer lead to one member.
 fn own(of: LbId, id: u16) -> Rules {
-    let mut all = rules(calendar(of, 0, &[id]));
-    let mut put = |rule| all.insert(rule, true).unwrap();
-    put(all_ticks(of, Epoch::new(0)));
-    put(Rule::Source { lb: of, address: address(V4, 1) });
-    put(member(of, id, (address(V4, 100), 10_000).into(), 4, false));
-    all
+    rules_to(of, &[id])
 }
 
 /// Two load balancers with a member 0 each.
@@ -270,9 +246,8 @@ fn two() -> SharedDataPlane {
 }
 
 fn try_of(plane: &SharedDataPlane, of: LbId, from: u8, tick: u64) -> Result<u16, DropCause> {
-    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
     let to = address(V4, 60 + of.get());
-    plane.path().route(to, address(V4, from), &header.encode()).map(|route| route.member)
+    plane.path().route(to, address(V4, from), &header(tick).encode()).map(|route| route.member)
 }
 
 fn route_of(plane: &SharedDataPlane, of: LbId, tick: u64) -> u16 {
@@ -365,8 +340,7 @@ fn a_destination_changes_at_once_though_another_load_balancer_is_full() {
         [(70, When::Next, 0), (71, When::Tick(2000), 2000), (72, When::Force(3000), 3000)]
     {
         assert_eq!(plane.edit(when, add(host)), Ok(from), "{when:?}");
-        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 5 };
-        let routed = plane.path().route(address(V4, host), address(V4, 1), &header.encode());
+        let routed = plane.path().route(address(V4, host), address(V4, 1), &header(5).encode());
         assert_eq!(routed.map(|route| route.lb), Ok(lb(0)), "{when:?}");
         assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), (1, 17), "{when:?}");
     }
@@ -375,8 +349,7 @@ fn a_destination_changes_at_once_though_another_load_balancer_is_full() {
     let before = (plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len());
     assert_eq!(plane.load(&whole, When::Tick(5000)), Ok(5000));
     assert_eq!((plane.sets_of(lb(0)).len(), plane.sets_of(lb(1)).len()), before);
-    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 6 };
-    let gone = plane.path().route(address(V4, 70), address(V4, 1), &header.encode());
+    let gone = plane.path().route(address(V4, 70), address(V4, 1), &header(6).encode());
     assert_eq!(gone, Err(DropCause::BadIp));
 }
 

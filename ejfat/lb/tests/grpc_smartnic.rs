@@ -239,32 +239,21 @@ fn what_udplbd2_does_from_reservation_to_the_second_epoch() {
 fn requests_of_a_batch_are_made_in_order() {
     let mut control = ControlPlane::start();
     let clear = TableRequest { dev_id: 0, pipeline_id: -1, table_name: "member_info_lookup_table".into() };
-    let requests = vec![
-        batch(BatchOperation::BopInsert, vec![member(1)]),
-        batch(BatchOperation::BopInsert, vec![member(1)]),
-        batch(BatchOperation::BopDelete, vec![member(1)]),
-        batch(BatchOperation::BopDelete, vec![member(1)]),
-        batch(BatchOperation::BopInsert, vec![member(1), member(2)]),
-        BatchRequest { op: BatchOperation::BopClear.into(), item: Some(batch_request::Item::Table(clear)) },
-        batch(BatchOperation::BopGet, vec![]),
-        BatchRequest { op: BatchOperation::BopInsert.into(), item: None },
-        BatchRequest { op: 77, item: Some(batch_request::Item::ServerStatus(ServerStatusRequest {})) },
+    let clear = Some(batch_request::Item::Table(clear));
+    let status = Some(batch_request::Item::ServerStatus(ServerStatusRequest {}));
+    let requests = [
+        (batch(BatchOperation::BopInsert, vec![member(1)]), ErrorCode::EcOk),
+        (batch(BatchOperation::BopInsert, vec![member(1)]), ErrorCode::EcFailedInsertTableRule),
+        (batch(BatchOperation::BopDelete, vec![member(1)]), ErrorCode::EcOk),
+        (batch(BatchOperation::BopDelete, vec![member(1)]), ErrorCode::EcFailedDeleteTableRule),
+        (batch(BatchOperation::BopInsert, vec![member(1), member(2)]), ErrorCode::EcOk),
+        (BatchRequest { op: BatchOperation::BopClear.into(), item: clear }, ErrorCode::EcOk),
+        (batch(BatchOperation::BopGet, vec![]), ErrorCode::EcUnknownBatchOp),
+        (BatchRequest { op: BatchOperation::BopInsert.into(), item: None }, ErrorCode::EcUnknownBatchRequest),
+        (BatchRequest { op: 77, item: status }, ErrorCode::EcUnknownBatchOp),
     ];
-    let codes = control.batch(requests);
-    assert_eq!(
-        codes,
-        [
-            ErrorCode::EcOk,
-            ErrorCode::EcFailedInsertTableRule,
-            ErrorCode::EcOk,
-            ErrorCode::EcFailedDeleteTableRule,
-            ErrorCode::EcOk,
-            ErrorCode::EcOk,
-            ErrorCode::EcUnknownBatchOp,
-            ErrorCode::EcUnknownBatchRequest,
-            ErrorCode::EcUnknownBatchOp,
-        ]
-    );
+    let (requests, codes): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+    assert_eq!(control.batch(requests), codes);
     assert_eq!(control.count(Table::Member), 0);
 }
 

@@ -271,14 +271,8 @@ fn another_service_there_is_told_from_this_one() {
 }
 
 fn stage(id: u16, from: u64) -> LbStage {
-    LbStage {
-        lb: grpc_common::lb(),
-        rules: rules_to(id),
-        from,
-        horizon: Some(1 << 40),
-        in_place: false,
-        reset: false,
-    }
+    let (lb, horizon) = (grpc_common::lb(), Some(1 << 40));
+    LbStage { lb, rules: rules_to(id), from, horizon, in_place: false, reset: false }
 }
 
 #[test]

@@ -77,23 +77,12 @@ fn hostile_fields_are_named() {
     let address = vec![10, 0, 0, 1];
     let slot = v1::Slot { lb: 0, epoch: 0, slot: 0, member: 0 };
     let forwards = |forward| member(Some(Action::Forward(forward)));
+    let destination = |address, lb| Kind::Destination(v1::Destination { address, lb });
     let cases = [
-        (
-            Kind::Destination(v1::Destination { address: vec![1; 5], lb: 0 }),
-            "rules[0].destination.address: 5 octets",
-        ),
-        (
-            Kind::Destination(v1::Destination { address: vec![], lb: 0 }),
-            "rules[0].destination.address: 0 octets",
-        ),
-        (
-            Kind::Destination(v1::Destination { address: vec![255; 4], lb: 0 }),
-            "rules[0]: 255.255.255.255 is not",
-        ),
-        (
-            Kind::Destination(v1::Destination { address: address.clone(), lb: 64 }),
-            "rules[0].destination.lb: 64 is",
-        ),
+        (destination(vec![1; 5], 0), "rules[0].destination.address: 5 octets"),
+        (destination(vec![], 0), "rules[0].destination.address: 0 octets"),
+        (destination(vec![255; 4], 0), "rules[0]: 255.255.255.255 is not"),
+        (destination(address.clone(), 64), "rules[0].destination.lb: 64 is"),
         (Kind::Source(v1::Source { lb: u32::MAX, address }), "rules[0].source.lb: 4294967295 is too high"),
         (Kind::Epoch(v1::Epoch { prefix_length: 65, ..epoch() }), "rules[0].epoch.prefix_length: 65 is"),
         (Kind::Epoch(v1::Epoch { tick: 1, prefix_length: 63, ..epoch() }), "rules[0].epoch.tick: tick 0x1"),

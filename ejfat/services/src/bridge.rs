@@ -73,24 +73,24 @@ pub fn bridge_status(snapshot: &Snapshot) -> v1::BridgeStatus {
     }
 }
 
-fn of_worker(report: &WorkerReport) -> v1::BridgeWorker {
+fn of_worker(&WorkerReport { stats, peer, seconds }: &WorkerReport) -> v1::BridgeWorker {
     v1::BridgeWorker {
-        worker: report.level.worker,
-        name: report.level.name.clone(),
-        placing: report.placing.to_owned(),
-        peer: report.peer.map_or(String::new(), |peer| peer.to_string()),
-        fill: report.level.fill,
-        stalled: report.level.stalled,
-        slots: report.slots,
-        slot_bytes: report.slot_bytes,
-        in_use: report.in_use,
-        outstanding: report.outstanding,
-        sent: report.sent,
-        bytes: report.bytes,
-        released: report.released,
-        wrong_credits: report.wrong_credits,
-        member: report.level.member.map(u32::from),
-        seconds: report.seconds,
+        worker: stats.id.number(),
+        name: stats.name.to_string(),
+        placing: stats.placing.name().to_owned(),
+        peer: peer.map_or(String::new(), |peer| peer.to_string()),
+        fill: stats.fill,
+        stalled: stats.stalled,
+        slots: stats.slots,
+        slot_bytes: stats.slot_bytes,
+        in_use: stats.in_use,
+        outstanding: stats.outstanding,
+        sent: stats.sent,
+        bytes: stats.bytes,
+        released: stats.released,
+        wrong_credits: stats.wrong_credits,
+        member: stats.filter.member.map(u32::from),
+        seconds,
     }
 }
 

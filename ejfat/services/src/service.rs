@@ -97,11 +97,9 @@ pub fn lb(plane: &Arc<SharedDataPlane>) -> [Handler; 4] {
             "replaces the load balancer's rules from a tick on",
             Some("LoadRequest"),
             "LoadReply",
-            {
-                move |request| {
-                    let request = message::decode(request).map_err(text)?;
-                    requests::load(&load, &request).map(|reply| message::encode(&reply)).map_err(text)
-                }
+            move |request| {
+                let request = message::decode(request).map_err(text)?;
+                requests::load(&load, &request).map(|reply| message::encode(&reply)).map_err(text)
             },
         ),
         service(
@@ -109,11 +107,9 @@ pub fn lb(plane: &Arc<SharedDataPlane>) -> [Handler; 4] {
             "changes some of its rules, all or nothing",
             Some("EditRequest"),
             "EditReply",
-            {
-                move |request| {
-                    let request = message::decode(request).map_err(text)?;
-                    requests::edit(&edit, &request).map(|reply| message::encode(&reply)).map_err(text)
-                }
+            move |request| {
+                let request = message::decode(request).map_err(text)?;
+                requests::edit(&edit, &request).map(|reply| message::encode(&reply)).map_err(text)
             },
         ),
         service(builtin::LB_TABLES, "its rules", None, "GetReply", move |_| {

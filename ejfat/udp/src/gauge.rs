@@ -40,7 +40,7 @@ pub struct Reading {
     pub bytes: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Levels {
     sockets: Vec<UdpSocket>,
     /// The most bytes of memory for events.
@@ -59,9 +59,7 @@ pub(crate) struct Levels {
 
 impl Levels {
     pub(crate) fn new(sockets: Vec<UdpSocket>, memory: u64) -> Self {
-        let [touched, waiting, opened, complete, delivered, incomplete, segments, bytes] =
-            [0; 8].map(AtomicU64::new);
-        Self { sockets, memory, touched, waiting, opened, complete, delivered, incomplete, segments, bytes }
+        Self { sockets, memory, ..Self::default() }
     }
 
     /// One more event was taken.

@@ -22,15 +22,15 @@ fn event(number: u64) -> Vec<u8> {
     (0..len).map(|at: u64| (at.wrapping_mul(number + 7) >> 3) as u8).collect()
 }
 
-fn receiver(ip: IpAddr) -> Receiver {
+fn receiver(ip: IpAddr, buffer: usize) -> Receiver {
     let reassembly = Config { max_event: 1 << 20, memory: 64 << 20, ..Config::default() };
     let listen = vec![Listen::Port(SocketAddr::new(ip, 0))];
-    Receiver::new(ReceiverConfig { listen, buffer: Some(8 << 20), reassembly }).unwrap()
+    Receiver::new(ReceiverConfig { listen, buffer: Some(buffer), reassembly }).unwrap()
 }
 
 /// Paced, so that socket buffers of any system hold what is on its way.
 fn all_arrive(ip: IpAddr, version: LbVersion, mtu: u16) {
-    let mut receiver = receiver(ip);
+    let mut receiver = receiver(ip, 8 << 20);
     let to = receiver.addresses()[0];
     let config = SenderConfig { mtu, version, data_id: 9, rate: Some(100e6), ..SenderConfig::new(to) };
     let sending = std::thread::spawn(move || {
@@ -54,10 +54,7 @@ fn all_arrive(ip: IpAddr, version: LbVersion, mtu: u16) {
 
 #[test]
 fn other_threads_see_how_full_it_is_even_while_an_event_is_taken() {
-    let ip = IpAddr::from(Ipv4Addr::LOCALHOST);
-    let reassembly = Config { max_event: 1 << 20, memory: 64 << 20, ..Config::default() };
-    let listen = vec![Listen::Port(SocketAddr::new(ip, 0))];
-    let mut receiver = Receiver::new(ReceiverConfig { listen, buffer: Some(200_000), reassembly }).unwrap();
+    let mut receiver = receiver(Ipv4Addr::LOCALHOST.into(), 200_000);
     let gauge = receiver.gauge().unwrap();
     assert_eq!(gauge.read().fill, 0.0);
     let mut sender = Sender::new(SenderConfig::new(receiver.addresses()[0])).unwrap();
@@ -203,7 +200,7 @@ fn drain(receiver: &mut Receiver) -> u64 {
 
 #[test]
 fn a_received_byte_is_copied_once() {
-    let mut receiver = receiver(Ipv4Addr::LOCALHOST.into());
+    let mut receiver = receiver(Ipv4Addr::LOCALHOST.into(), 8 << 20);
     let to = receiver.addresses()[0];
     let mut sender = Sender::new(SenderConfig::new(to)).unwrap();
     let mut delivered = 0;
@@ -225,9 +222,7 @@ fn a_received_byte_is_copied_once() {
 
 #[test]
 fn what_the_kernel_drops_is_counted() {
-    let listen = vec![Listen::Port((Ipv4Addr::LOCALHOST, 0).into())];
-    let config = ReceiverConfig { listen, buffer: Some(4096), reassembly: Config::default() };
-    let mut receiver = Receiver::new(config).unwrap();
+    let mut receiver = receiver(Ipv4Addr::LOCALHOST.into(), 4096);
     assert_eq!(receiver.kernel_drops().unwrap(), 0);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = receiver.addresses()[0];
@@ -244,9 +239,7 @@ fn what_the_kernel_drops_is_counted() {
 
 #[test]
 fn each_event_is_told_when_it_was_taken_though_many_came_in_one_batch() {
-    let listen = vec![Listen::Port((Ipv4Addr::LOCALHOST, 0).into())];
-    let config = ReceiverConfig { listen, buffer: Some(200_000), reassembly: Config::default() };
-    let mut receiver = Receiver::new(config).unwrap();
+    let mut receiver = receiver(Ipv4Addr::LOCALHOST.into(), 200_000);
     let gauge = receiver.gauge().unwrap();
     // One socket and no pace: the kernel may merge what it can.
     let config = SenderConfig { sockets: 1, ..SenderConfig::new(receiver.addresses()[0]) };

@@ -166,7 +166,7 @@ impl<R: Registers> Driver<R> {
     }
 
     /// Waits until the device has finished a swap or the reading of a counter. Returns its status.
-    fn finish(&mut self) -> u32 {
+    pub fn finish(&mut self) -> u32 {
         loop {
             let status = self.registers.read(at::STATUS);
             if status & 2 == 0 {

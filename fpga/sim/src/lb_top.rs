@@ -2,55 +2,25 @@
 
 use crate::{Bench, Device, Model, Packet, Port, Rates, Registers, Sink, Source};
 
-/// The signals of AXI-Lite, as a driver's side sees them.
+/// The signals of a channel of AXI-Lite, as a driver's side sees them.
 #[derive(Clone, Copy, Debug)]
-struct Signals {
-    awvalid: Port,
-    awready: Port,
-    awaddr: Port,
-    wvalid: Port,
-    wready: Port,
-    wdata: Port,
-    bvalid: Port,
-    bready: Port,
-    bresp: Port,
-    arvalid: Port,
-    arready: Port,
-    araddr: Port,
-    rvalid: Port,
-    rready: Port,
-    rdata: Port,
-    rresp: Port,
+struct Channel {
+    valid: Port,
+    ready: Port,
+    /// The address, the data, or the response to a write.
+    value: Port,
 }
 
-impl Signals {
-    fn new(model: &Model) -> Self {
-        let port = |name: &str| model.port(&format!("s_axil_{name}"));
-        Self {
-            awvalid: port("awvalid"),
-            awready: port("awready"),
-            awaddr: port("awaddr"),
-            wvalid: port("wvalid"),
-            wready: port("wready"),
-            wdata: port("wdata"),
-            bvalid: port("bvalid"),
-            bready: port("bready"),
-            bresp: port("bresp"),
-            arvalid: port("arvalid"),
-            arready: port("arready"),
-            araddr: port("araddr"),
-            rvalid: port("rvalid"),
-            rready: port("rready"),
-            rdata: port("rdata"),
-            rresp: port("rresp"),
-        }
+impl Channel {
+    fn new(model: &Model, name: &str, value: &str) -> Self {
+        let port = |signal: &str| model.port(&format!("s_axil_{name}{signal}"));
+        Self { valid: port("valid"), ready: port("ready"), value: port(value) }
     }
 }
 
 /// A step of an access: a valid signal that is high until the device is ready.
 struct Offer {
-    valid: Port,
-    ready: Port,
+    channel: Channel,
     /// The times at which the step begins.
     rates: Rates,
     is_offering: bool,
@@ -58,27 +28,25 @@ struct Offer {
 }
 
 impl Offer {
-    fn new(valid: Port, ready: Port, rates: Rates) -> Self {
-        Self { valid, ready, rates, is_offering: false, is_over: false }
+    fn new(channel: Channel, rates: Rates) -> Self {
+        Self { channel, rates, is_offering: false, is_over: false }
     }
 }
 
 impl Device for Offer {
     fn drive(&mut self, model: &mut Model) {
         self.is_offering = !self.is_over && (self.is_offering || !self.rates.is_idle());
-        model.set(self.valid, self.is_offering.into());
+        model.set(self.channel.valid, self.is_offering.into());
     }
 
     fn sample(&mut self, model: &Model) {
-        self.is_over |= self.is_offering && model.get(self.ready) == 1;
+        self.is_over |= self.is_offering && model.get(self.channel.ready) == 1;
     }
 }
 
 /// A step of an access: a ready signal that is high at times until the device has answered.
 struct Answer {
-    valid: Port,
-    ready: Port,
-    value: Port,
+    channel: Channel,
     rates: Rates,
     /// The answer that waits until it is taken.
     offered: Option<u64>,
@@ -86,23 +54,24 @@ struct Answer {
 }
 
 impl Answer {
-    fn new(valid: Port, ready: Port, value: Port, rates: Rates) -> Self {
-        Self { valid, ready, value, rates, offered: None, got: None }
+    fn new(channel: Channel, rates: Rates) -> Self {
+        Self { channel, rates, offered: None, got: None }
     }
 }
 
 impl Device for Answer {
     fn drive(&mut self, model: &mut Model) {
         let takes = self.got.is_none() && !self.rates.is_idle();
-        model.set(self.ready, takes.into());
+        model.set(self.channel.ready, takes.into());
     }
 
     fn sample(&mut self, model: &Model) {
-        let answer = (model.get(self.valid) == 1).then(|| model.get(self.value));
+        let Channel { valid, ready, value } = self.channel;
+        let answer = (model.get(valid) == 1).then(|| model.get(value));
         assert!(self.offered.is_none() || self.offered == answer, "an answer changed before it was taken");
         assert!(self.got.is_none() || answer.is_none(), "an access is answered twice");
         self.offered = answer;
-        if model.get(self.ready) == 1 && answer.is_some() {
+        if model.get(ready) == 1 && answer.is_some() {
             (self.offered, self.got) = (None, answer);
         }
     }
@@ -116,7 +85,9 @@ pub struct LbTop {
     pub sink: Sink,
     /// How often the steps of an access to a register wait.
     pub accesses: Rates,
-    signals: Signals,
+    /// AW, W, B, AR and R.
+    channels: [Channel; 5],
+    rresp: Port,
     /// The register that was read last, its value, and how often it was read and had it.
     last: (u16, u32, u64),
 }
@@ -131,8 +102,10 @@ impl LbTop {
     pub fn on(bench: Bench, [source, sink]: [Rates; 2]) -> Self {
         let source = Source::new(&bench.model, "s", source);
         let sink = Sink::new(&bench.model, "m", sink);
-        let signals = Signals::new(&bench.model);
-        Self { bench, source, sink, accesses: Rates::full(), signals, last: (0, 0, 0) }
+        let channels = [("aw", "addr"), ("w", "data"), ("b", "resp"), ("ar", "addr"), ("r", "data")]
+            .map(|(name, value)| Channel::new(&bench.model, name, value));
+        let rresp = bench.model.port("s_axil_rresp");
+        Self { bench, source, sink, accesses: Rates::full(), channels, rresp, last: (0, 0, 0) }
     }
 
     /// Runs one cycle of the clock.
@@ -170,9 +143,7 @@ impl LbTop {
         self.source.set_rates(source);
         self.sink.set_rates(sink);
     }
-}
 
-impl LbTop {
     /// The most times that a driver reads a register without any change. A driver that reads more often waits for ever.
     const MOST_READS: u64 = 50_000;
 
@@ -185,17 +156,17 @@ impl LbTop {
 
 impl Registers for LbTop {
     fn read(&mut self, at: u16) -> u32 {
-        let Signals { araddr, arvalid, arready, rvalid, rready, rdata, rresp, .. } = self.signals;
-        self.bench.model.set(araddr, at.into());
-        let mut address = Offer::new(arvalid, arready, self.of_step());
-        let mut data = Answer::new(rvalid, rready, rdata, self.of_step());
+        let [.., ar, r] = self.channels;
+        self.bench.model.set(ar.value, at.into());
+        let mut address = Offer::new(ar, self.of_step());
+        let mut data = Answer::new(r, self.of_step());
         for _ in 0..Self::MOST_CYCLES {
             self.bench.cycle(&mut [&mut self.source, &mut self.sink, &mut address, &mut data]);
             assert!(data.got.is_none() || address.is_over, "a read is answered before it is taken");
             if let Some(value) = data.got {
-                assert_eq!(self.bench.model.get(rresp), 0, "a read is refused");
-                self.bench.model.set(arvalid, 0);
-                self.bench.model.set(rready, 0);
+                assert_eq!(self.bench.model.get(self.rresp), 0, "a read is refused");
+                self.bench.model.set(ar.valid, 0);
+                self.bench.model.set(r.ready, 0);
                 let value = value as u32;
                 let times = if (at, value) == (self.last.0, self.last.1) { self.last.2 + 1 } else { 1 };
                 self.last = (at, value, times);
@@ -207,22 +178,21 @@ impl Registers for LbTop {
     }
 
     fn write(&mut self, at: u16, value: u32) -> bool {
-        let Signals { awaddr, awvalid, awready, wdata, wvalid, wready, bvalid, bready, bresp, .. } =
-            self.signals;
-        self.bench.model.set(awaddr, at.into());
-        self.bench.model.set(wdata, value.into());
-        let mut address = Offer::new(awvalid, awready, self.of_step());
-        let mut data = Offer::new(wvalid, wready, self.of_step());
-        let mut answer = Answer::new(bvalid, bready, bresp, self.of_step());
+        let [aw, w, b, ..] = self.channels;
+        self.bench.model.set(aw.value, at.into());
+        self.bench.model.set(w.value, value.into());
+        let mut address = Offer::new(aw, self.of_step());
+        let mut data = Offer::new(w, self.of_step());
+        let mut answer = Answer::new(b, self.of_step());
         for _ in 0..Self::MOST_CYCLES {
             let (source, sink) = (&mut self.source, &mut self.sink);
             self.bench.cycle(&mut [source, sink, &mut address, &mut data, &mut answer]);
             let is_taken = address.is_over && data.is_over;
             assert!(answer.got.is_none() || is_taken, "a write is answered before it is taken");
             if let Some(got) = answer.got {
-                self.bench.model.set(awvalid, 0);
-                self.bench.model.set(wvalid, 0);
-                self.bench.model.set(bready, 0);
+                self.bench.model.set(aw.valid, 0);
+                self.bench.model.set(w.valid, 0);
+                self.bench.model.set(b.ready, 0);
                 return got == 0;
             }
         }

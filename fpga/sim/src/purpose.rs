@@ -44,32 +44,21 @@ impl Purpose {
         }
     }
 
-    /// Options of Verilator.
-    pub(crate) fn verilator(&self) -> &'static [&'static str] {
+    /// What a model has beside what every model has: options of Verilator, sources of Verilator that are compiled with it, and options of the C++
+    /// compiler.
+    pub(crate) fn extras(&self) -> [&'static [&'static str]; 3] {
         match self {
-            Self::Plain => &[],
+            Self::Plain => [&[], &[], &[]],
             // Yosys wrote this Verilog for programs. Warnings about its style would help nobody.
-            Self::Mutant(_) => &["-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT", "-Wno-MULTIDRIVEN"],
-            Self::Waveform { .. } => &["--trace-fst", "--trace-structs"],
-            Self::Coverage(_) => &["--coverage-line", "--coverage-toggle"],
-        }
-    }
-
-    /// The sources of Verilator that are compiled with a model, beside those of every model.
-    pub(crate) fn sources(&self) -> &'static [&'static str] {
-        match self {
-            Self::Plain | Self::Mutant(_) => &[],
-            Self::Waveform { .. } => &["verilated_fst_c.cpp"],
-            Self::Coverage(_) => &["verilated_cov.cpp"],
-        }
-    }
-
-    /// Options of the C++ compiler.
-    pub(crate) fn compiler(&self) -> &'static [&'static str] {
-        match self {
-            Self::Plain | Self::Mutant(_) => &[],
-            Self::Waveform { .. } => &["-DVM_TRACE=1", "-DVM_TRACE_FST=1", "-llz4", "-lz"],
-            Self::Coverage(_) => &["-DVM_COVERAGE=1"],
+            Self::Mutant(_) => [&["-Wno-lint", "-Wno-style", "-Wno-UNOPTFLAT", "-Wno-MULTIDRIVEN"], &[], &[]],
+            Self::Waveform { .. } => [
+                &["--trace-fst", "--trace-structs"],
+                &["verilated_fst_c.cpp"],
+                &["-DVM_TRACE=1", "-DVM_TRACE_FST=1", "-llz4", "-lz"],
+            ],
+            Self::Coverage(_) => {
+                [&["--coverage-line", "--coverage-toggle"], &["verilated_cov.cpp"], &["-DVM_COVERAGE=1"]]
+            }
         }
     }
 }

@@ -10,8 +10,10 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Tools {
     bin: PathBuf,
-    models: PathBuf,
-    mutants: PathBuf,
+    /// The folder of the models.
+    pub(crate) models: PathBuf,
+    /// The folder of the designs with mutants.
+    pub(crate) mutants: PathBuf,
 }
 
 impl Tools {
@@ -59,16 +61,6 @@ impl Tools {
     /// The folder of Verilator's headers and sources, with which models are compiled.
     pub(crate) fn include(&self) -> PathBuf {
         self.bin.join("../include/verilator")
-    }
-
-    /// The folder of the models.
-    pub(crate) fn models(&self) -> &Path {
-        &self.models
-    }
-
-    /// The folder of the designs with mutants.
-    pub(crate) fn mutants(&self) -> &Path {
-        &self.mutants
     }
 
     /// The folder of the RTL.

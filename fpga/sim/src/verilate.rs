@@ -78,7 +78,7 @@ impl Module {
     /// `mutsel`, which is the number of the mutant. With 0, and with the number of another module's mutant, the module has no fault.
     pub fn mutants(&self, tools: &Tools) -> PathBuf {
         let parameters = self.parameters.iter().map(|(name, value)| format!("-{name}{value}"));
-        tools.mutants().join(format!("{}{}.v", self.name, parameters.collect::<String>()))
+        tools.mutants.join(format!("{}{}.v", self.name, parameters.collect::<String>()))
     }
 
     /// Makes the library of the model, unless it is there. Returns its file.
@@ -92,13 +92,14 @@ impl Module {
         let mut hasher = DefaultHasher::new();
         let versions = read(&Tools::versions())?;
         (self.name, &parameters, source(&[]), OPTIONS, COMPILER, versions).hash(&mut hasher);
-        (purpose.verilator(), purpose.compiler(), purpose.sources()).hash(&mut hasher);
+        let [options, more_sources, flags] = purpose.extras();
+        (options, flags, more_sources).hash(&mut hasher);
         for file in &files {
             (file, read(file)?).hash(&mut hasher);
         }
         let name = format!("{}-{:016x}", self.name, hasher.finish());
-        let library = tools.models().join(format!("{name}.so"));
-        let folder = tools.models().join(&name);
+        let library = tools.models.join(format!("{name}.so"));
+        let folder = tools.models.join(&name);
         fs::create_dir_all(&folder).map_err(failed(&folder))?;
         // Several tests may want the same model at a time. The first one makes it, and the others wait.
         let lock = folder.join("lock");
@@ -106,11 +107,12 @@ impl Module {
             fs::File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(failed(&lock))?;
         if !library.exists() {
             let mut verilator = tools.verilator();
-            verilator.args(OPTIONS).args(purpose.verilator()).args(parameters);
+            verilator.args(OPTIONS).args(options).args(parameters);
             verilator.args(["--prefix", "Vtop", "--top-module", self.name]).arg("--Mdir").arg(&folder);
             self.run("Verilator", verilator.args(&files))?;
             let header = read(&folder.join("Vtop.h"))?;
-            write(&folder.join("shim.cpp"), &source(&ports(&header)))?;
+            let shim = folder.join("shim.cpp");
+            fs::write(&shim, source(&ports(&header))).map_err(failed(&shim))?;
             let made = folder.join("model.so");
             self.compile(tools, &folder, purpose, &made)?;
             fs::rename(&made, &library).map_err(failed(&library))?;
@@ -131,8 +133,9 @@ impl Module {
         compiler.args(COMPILER).arg("-I").arg(folder);
         compiler.arg("-I").arg(&include).arg("-I").arg(include.join("vltstd"));
         compiler.args(files_in(folder, "cpp")?);
-        let sources = ["verilated.cpp", "verilated_threads.cpp"].iter().chain(purpose.sources());
-        compiler.args(sources.map(|name| include.join(name))).args(purpose.compiler());
+        let [_, more_sources, flags] = purpose.extras();
+        let sources = ["verilated.cpp", "verilated_threads.cpp"].iter().chain(more_sources);
+        compiler.args(sources.map(|name| include.join(name))).args(flags);
         self.run("c++", compiler.arg("-o").arg(library))
     }
 
@@ -172,8 +175,4 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> BuildError {
 
 fn read(path: &Path) -> Result<String, BuildError> {
     fs::read_to_string(path).map_err(failed(path))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), BuildError> {
-    fs::write(path, text).map_err(failed(path))
 }

@@ -4,9 +4,8 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::number;
-use naa_fpga::{Bench, Module, Tools, Writer};
-use simnet::Random;
+use common::{bench, random_run};
+use naa_fpga::{Bench, Writer};
 
 const WAYS: usize = 4;
 const ROWS: usize = 256;
@@ -96,14 +95,11 @@ impl Rig {
 
 #[test]
 fn addresses_are_found_in_their_rows_of_all_ways() {
-    let Some(tools) = Tools::for_test() else { return };
-    let (count, seed) = (number("NAA_FPGA_PACKETS", 100_000), number("NAA_FPGA_SEED", 1));
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
-    let model = Module::new("lb_addresses").model(&tools).unwrap_or_else(|error| panic!("{error}"));
+    let Some(bench) = bench("lb_addresses") else { return };
+    let (count, _, mut random) = random_run(0);
     let table = vec![Entry::default(); 2 * WAYS * ROWS];
     let expected = [None; LATENCY - 2].into();
-    let mut rig = Rig { bench: Bench::new(model), table, before: None, expected };
+    let mut rig = Rig { bench, table, before: None, expected };
     for at in 0..2 * WAYS * ROWS {
         let (image, way, row) = (at / (WAYS * ROWS), at / ROWS % WAYS, (at % ROWS) as u8);
         // The answer to a key before the table is written means nothing.

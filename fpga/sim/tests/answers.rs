@@ -3,20 +3,21 @@
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
+mod one_member;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     net::IpAddr,
 };
 
-use common::{all_came, number};
+use common::{all_came, bytes, random_run};
 use ejfat::{
-    lb::{DataPlane, Epoch, Rule, Tables},
+    lb::{DataPlane, Rule, Tables},
     segment::IpVersion,
-    wire::{LbHeader, Select},
 };
 use lb_common::{address, lb};
-use naa_fpga::{Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Registers as _, Tools, frames};
+use naa_fpga::{Driver, LbTop, Lengths, Packet, Rates, Registers as _, frames};
+use one_member::{MACS, header, load, rules_to};
 use simnet::Random;
 use smoltcp::{
     iface::{Config, Interface, SocketSet},
@@ -26,7 +27,6 @@ use smoltcp::{
     wire::{EthernetAddress, HardwareAddress, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpCidr},
 };
 
-const MACS: Macs = Macs { own: [2, 0x4e, 0x41, 0x41, 0, 1], hop: [2, 0x4e, 0x41, 0x41, 0, 2] };
 const NEIGHBOUR: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// The identifiers of pings of both IP versions.
 const IDENTS: [u16; 2] = [0x4e41, 0x4e42];
@@ -78,15 +78,9 @@ impl Device for Cable {
 
 /// A load balancer with these addresses, of which each two are of another one of those that the hardware has.
 fn top(width: u64, ours: &[IpAddr]) -> Option<Driver<LbTop>> {
-    let tools = Tools::for_test()?;
-    let model = Module::new("lb_top").with("Width", width).model(&tools);
-    let top =
-        LbTop::new(model.unwrap_or_else(|error| panic!("{error}")), [Rates::idle(20, 1), Rates::idle(40, 2)]);
-    let mut driver = Driver::new(top, MACS).unwrap();
+    let mut driver = one_member::top(width, [Rates::idle(20, 1), Rates::idle(40, 2)])?;
     let of = |(at, &address): (usize, &IpAddr)| Rule::Destination { address, lb: lb(at as u8 / 2) };
-    let rules = ours.iter().enumerate().map(of);
-    let balancer = DataPlane::new(&Tables::new(&lb_common::rules(rules)), 1);
-    driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
+    load(&mut driver, &lb_common::rules(ours.iter().enumerate().map(of)));
     Some(driver)
 }
 
@@ -266,17 +260,14 @@ fn answer(own: [u8; 6], frame: &[u8], is_ours: impl Fn(IpAddr) -> bool) -> Optio
 
 /// A random frame that is mostly a request to one of our addresses.
 fn random_request(random: &mut Random, own: [u8; 6], ours: &[IpAddr]) -> Packet {
-    let mut mac = [0; 6];
-    random.fill(&mut mac);
-    let mut to = own;
+    let (mac, mut to) = (bytes(random, 6), own);
     match random.below(20) {
         0..=9 => {}
         10..=17 => to = [0xff; 6],
         _ => to[random.below(6) as usize] ^= 1 << random.below(8),
     }
     let length = if random.chance(100_000) { random.below(2100) } else { random.below(200) };
-    let mut data = vec![0; length as usize];
-    random.fill(&mut data);
+    let data = bytes(random, length as usize);
     // A word of zeros or ones, so that checksums have both zeros.
     let any = random.next_u32() as u8;
     let checksum = random.pick(&[[0, 0], [0xff, 0xff], [8, 0], [0x7e, 0xff], [any, 3]]);
@@ -284,8 +275,7 @@ fn random_request(random: &mut Random, own: [u8; 6], ours: &[IpAddr]) -> Packet 
     let is_solicitation = random.below(2) == 0;
     let (ether, packet) = match (target, random.below(3)) {
         (IpAddr::V4(target), 0) => {
-            let mut sender = [0; 16];
-            random.fill(&mut sender);
+            let sender = bytes(random, 16);
             let fixed = [0, 1, 8, 0, 6, 4, 0, 1];
             ([8, 6], [&fixed[..], &sender, &target.octets(), &data].concat())
         }
@@ -339,9 +329,8 @@ fn random_requests(width: u64) {
         .flat_map(|ip| (50..58).map(move |host| address(ip, host)))
         .collect();
     let Some(mut driver) = top(width, &ours) else { return };
-    let (count, seed) = (number("NAA_FPGA_PACKETS", 100_000) / 20, number("NAA_FPGA_SEED", 1));
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 9);
+    let (packets, seed, mut random) = random_run(9);
+    let count = packets / 20;
     let mut answered = BTreeMap::<[u8; 2], u64>::new();
     let mut own = MACS.own;
     for round in 0..count {
@@ -396,19 +385,10 @@ fn random_requests_are_answered_at_128_bits_per_cycle() {
 fn answers_between_packets(width: u64) {
     let ours = [address(IpVersion::V4, 50)];
     let Some(mut driver) = top(width, &ours) else { return };
-    let mut rules = lb_common::rules(ejfat::lb::calendar(lb(0), 0, &[1]));
-    for rule in [
-        Rule::Destination { address: ours[0], lb: lb(0) },
-        Rule::Source { lb: lb(0), address: address(IpVersion::V4, 1) },
-        lb_common::all_ticks(lb(0), Epoch::new(0)),
-        lb_common::member(lb(0), 1, (address(IpVersion::V4, 100), 10_000).into(), 0, false),
-    ] {
-        rules.insert(rule, false).unwrap();
-    }
+    let rules = rules_to(lb(0), 100);
+    load(&mut driver, &rules);
     let mut balancer = DataPlane::new(&Tables::new(&rules), 1);
-    driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
-    let seed = number("NAA_FPGA_SEED", 1);
-    let mut random = Random::new(seed, 10);
+    let (_, seed, mut random) = random_run(10);
     for [idle, stall] in [[0, 0], [100, 0], [0, 100], [120, 120]] {
         driver.registers.set_rates([Rates::idle(idle, seed), Rates::idle(stall, !seed)]);
         let (mut packets, mut answers) = (VecDeque::new(), VecDeque::new());
@@ -419,8 +399,8 @@ fn answers_between_packets(width: u64) {
                 answers.extend(answer(MACS.own, &request, |address| ours.contains(&address)));
                 driver.registers.source.push(Packet { bytes: request, ..Packet::default() });
             }
-            let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 7 }.encode();
-            let datagram = [&header[..], &vec![random.next_u32() as u8; random.below(400) as usize]].concat();
+            let datagram =
+                [&header(7)[..], &vec![random.next_u32() as u8; random.below(400) as usize]].concat();
             let hosts = [address(IpVersion::V4, 1), ours[0]];
             let bytes = frames::of_datagram([NEIGHBOUR, MACS.own], hosts, &datagram).unwrap();
             packets.push_back(frames::forward(&mut balancer, MACS, &bytes, false).unwrap());
@@ -521,8 +501,7 @@ fn faults(driver: &mut Driver<LbTop>, sent: &[Vec<u8>]) {
     for (at, fault) in faults.into_iter().enumerate() {
         assert_eq!(pass(driver, [fault]), Vec::<Vec<u8>>::new(), "fault {at} is answered");
     }
-    let mut bad = Packet { bytes: arp.clone(), ..Packet::default() };
-    bad.last = 1;
+    let bad = Packet { bytes: arp.clone(), last: 1, ..Packet::default() };
     assert_eq!(driver.registers.pass([bad]), []);
     // The next request is answered.
     assert_eq!(pass(driver, [arp]).len(), 1);

@@ -4,8 +4,8 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::number;
-use naa_fpga::{Bench, Module, Tools, Writer};
+use common::{bench, random_run};
+use naa_fpga::{Bench, Writer};
 use simnet::Random;
 
 const PLACES: usize = 4096;
@@ -69,12 +69,8 @@ fn write(bench: &mut Bench, image: usize, begins: &[Begin]) {
 
 #[test]
 fn as_many_begins_are_counted_as_are_at_or_before_a_tick() {
-    let Some(tools) = Tools::for_test() else { return };
-    let (count, seed) = (number("NAA_FPGA_PACKETS", 100_000), number("NAA_FPGA_SEED", 1));
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
-    let model = Module::new("lb_begins").model(&tools).unwrap_or_else(|error| panic!("{error}"));
-    let mut bench = Bench::new(model);
+    let Some(mut bench) = bench("lb_begins") else { return };
+    let (count, _, mut random) = random_run(0);
     let [image_port, count_port] = ["image", "count"].map(|name| bench.model.port(name));
     let mut images = [const { Vec::new() }; 2];
     for (image, begins) in images.iter_mut().enumerate() {

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::number;
+use common::random_run;
 use naa_fpga::{Bench, Module, Reader, Tools};
 use simnet::Random;
 
@@ -73,9 +73,7 @@ impl Rig {
 #[test]
 fn packets_and_bytes_are_counted_in_all_bits() {
     let Some(tools) = Tools::for_test() else { return };
-    let seed = number("NAA_FPGA_SEED", 1);
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
+    let (count, _, mut random) = random_run(0);
     // Counters begin with the same random values in all models with the same seed, so that another model tells what they are.
     let mut ones = [(0, 0); 2];
     let seeds = 16;
@@ -85,12 +83,7 @@ fn packets_and_bytes_are_counted_in_all_bits() {
             ones[0] = (ones[0].0 | packets, ones[0].1 | bytes);
             ones[1] = (ones[1].0 | !packets, ones[1].1 | !bytes);
         }
-        compare(
-            Rig::new(&tools, at),
-            &mut random,
-            &mut counters,
-            number("NAA_FPGA_PACKETS", 100_000) / u64::from(seeds),
-        );
+        compare(Rig::new(&tools, at), &mut random, &mut counters, count / u64::from(seeds));
     }
     // Each bit was 0 and 1.
     assert!(ones.iter().all(|(packets, bytes)| packets.trailing_ones() >= 40 && bytes.trailing_ones() >= 48));

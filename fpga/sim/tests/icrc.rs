@@ -5,8 +5,8 @@ mod captures;
 mod common;
 
 use captures::{CAPTURES, datagram, packets};
-use common::{bytes, number};
-use naa_fpga::{Bench, Module, Packet, Rates, Sink, Source, Tools};
+use common::{bench, bytes, random_run};
+use naa_fpga::{Bench, Packet, Rates, Sink, Source};
 use roce::icrc::{Flow, IdRule, Solver, compute};
 use simnet::Random;
 
@@ -89,12 +89,16 @@ fn random_case(random: &mut Random) -> Case {
     Case::to_check(ip)
 }
 
+/// The beats of all packets.
+fn beats(cases: &[Case]) -> u64 {
+    cases.iter().map(|case| case.bytes.len().div_ceil(64) as u64).sum()
+}
+
 /// Sends packets through the module and compares what comes out. Returns the number of cycles.
 fn run(bench: &mut Bench, cases: &[Case], rates: [Rates; 2]) -> u64 {
     let mut source = Source::new(&bench.model, "s", rates[0]);
     let mut sink = Sink::new(&bench.model, "m", rates[1]);
-    let begun = bench.cycles();
-    let beats: usize = cases.iter().map(|case| case.bytes.len().div_ceil(64)).sum();
+    let (begun, most) = (bench.cycles(), 4 * beats(cases) + 100);
     let (mut given, mut taken) = (cases.iter(), cases.iter().enumerate());
     while taken.len() > 0 {
         if source.is_empty()
@@ -103,7 +107,7 @@ fn run(bench: &mut Bench, cases: &[Case], rates: [Rates; 2]) -> u64 {
             source.push(case.packet.clone());
         }
         bench.cycle(&mut [&mut source, &mut sink]);
-        assert!(bench.cycles() - begun < 4 * beats as u64 + 100, "{} packets are missing", taken.len());
+        assert!(bench.cycles() - begun < most, "{} packets are missing", taken.len());
         while let Some(packet) = sink.pop() {
             let (at, case) = taken.next().expect("no more packets come than were sent");
             assert_eq!(packet.bytes, case.bytes, "packet {at} of {} bytes", case.bytes.len());
@@ -113,14 +117,9 @@ fn run(bench: &mut Bench, cases: &[Case], rates: [Rates; 2]) -> u64 {
     bench.cycles() - begun
 }
 
-fn bench() -> Option<Bench> {
-    let tools = Tools::for_test()?;
-    Some(Bench::new(Module::new("icrc512").model(&tools).unwrap_or_else(|error| panic!("{error}"))))
-}
-
 #[test]
 fn packets_of_captures_are_found_right_and_are_made_again() {
-    let Some(mut bench) = bench() else { return };
+    let Some(mut bench) = bench("icrc512") else { return };
     let mut cases = Vec::new();
     for ip in CAPTURES.into_iter().flat_map(packets) {
         assert!(!is_bad(&ip));
@@ -133,11 +132,8 @@ fn packets_of_captures_are_found_right_and_are_made_again() {
 
 #[test]
 fn random_packets_are_judged_and_made_as_the_rust_does() {
-    let Some(mut bench) = bench() else { return };
-    let count = number("NAA_FPGA_PACKETS", 100_000);
-    let seed = number("NAA_FPGA_SEED", 1);
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
+    let Some(mut bench) = bench("icrc512") else { return };
+    let (count, seed, mut random) = random_run(0);
     for (at, idle) in [(0, [0, 0]), (1, [40, 0]), (2, [0, 100]), (3, [100, 40])] {
         let cases: Vec<_> = (0..count / 4).map(|_| random_case(&mut random)).collect();
         assert!(cases.iter().any(|case| case.bad));
@@ -149,17 +145,11 @@ fn random_packets_are_judged_and_made_as_the_rust_does() {
 
 #[test]
 fn no_tail_costs_a_cycle() {
-    let Some(mut bench) = bench() else { return };
+    let Some(mut bench) = bench("icrc512") else { return };
     let mut random = Random::new(2, 0);
-    let mut beats = 0;
-    let cases: Vec<_> = (0..1000)
-        .map(|at| {
-            let case = Case::to_fill(random_packet(&mut random, 16 + at % 67 * 4));
-            beats += case.bytes.len().div_ceil(64) as u64;
-            case
-        })
-        .collect();
+    let case = |at: usize| Case::to_fill(random_packet(&mut random, 16 + at % 67 * 4));
+    let cases: Vec<_> = (0..1000).map(case).collect();
     let cycles = run(&mut bench, &cases, [Rates::full(); 2]);
     let latency = 12;
-    assert_eq!(cycles, beats + latency);
+    assert_eq!(cycles, beats(&cases) + latency);
 }

@@ -3,34 +3,27 @@
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
+mod one_member;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     net::IpAddr,
 };
 
-use common::number;
+use common::{number, random_run};
 use ejfat::{
-    lb::{BeyondHorizon, DataPlane, DropCause, EngineError, Epoch, LbId, LbTables, Rule, Rules, Tables},
+    lb::{BeyondHorizon, DataPlane, DropCause, EngineError, LbId, LbTables, Rule, Rules, Tables},
     segment::IpVersion,
-    wire::{LbHeader, Select},
 };
 use lb_common::{Site, address, damage, lb, random_packet_of, random_rules_of, stage_random};
 use naa_fpga::{
-    Driver, LbTop, Lengths, Macs, Module, Packet, Rates, Registers as _, Tools,
+    Driver, LbTop, Lengths, Macs, Packet, Rates, Registers as _,
     frames::{self, TYPE_V4, TYPE_V6, type_of},
 };
+use one_member::{MACS, header, load, packet_of, rules_to, top};
 use simnet::Random;
 
-const MACS: Macs = Macs { own: [2, 0x4e, 0x41, 0x41, 0, 1], hop: [2, 0x4e, 0x41, 0x41, 0, 2] };
 const SENDER: [u8; 6] = [2, 0, 0, 0, 0, 9];
-
-fn top(width: u64, rates: [Rates; 2]) -> Option<Driver<LbTop>> {
-    let tools = Tools::for_test()?;
-    let module = Module::new("lb_top").with("Width", width);
-    let model = module.model(&tools).unwrap_or_else(|error| panic!("{error}"));
-    Some(Driver::new(LbTop::new(model, rates), MACS).unwrap())
-}
 
 fn frame(to: [u8; 6], ether: [u8; 2], packet: &[u8]) -> Packet {
     Packet { bytes: [&to[..], &SENDER, &ether, packet].concat(), ..Packet::default() }
@@ -88,12 +81,8 @@ fn assert_counted(driver: &mut Driver<LbTop>, before: &DataPlane, model: &DataPl
 }
 
 fn whole_frames(width: u64) {
-    let seed = number("NAA_FPGA_SEED", 1);
-    let rates = [Rates::full(), Rates::full()];
-    let Some(mut driver) = top(width, rates) else { return };
-    println!("seed {seed}");
-    let count = number("NAA_FPGA_PACKETS", 100_000);
-    let mut random = Random::new(seed, 0);
+    let Some(mut driver) = top(width, [Rates::full(), Rates::full()]) else { return };
+    let (count, seed, mut random) = random_run(0);
     let per_image = 1000;
     for round in 0..count.div_ceil(per_image) {
         let site = Site::random(&mut random);
@@ -151,39 +140,17 @@ fn frames_of_128_bits_per_cycle_are_forwarded_and_counted_as_the_balancer_does()
     whole_frames(128);
 }
 
-/// A load balancer whose packets of all ticks go to one member, which is a host of this number.
-fn rules_to(host: u8) -> Rules {
-    let mut rules = lb_common::rules(ejfat::lb::calendar(lb(0), 0, &[1]));
-    for ip in [IpVersion::V4, IpVersion::V6] {
-        for rule in [
-            Rule::Destination { address: address(ip, 50), lb: lb(0) },
-            Rule::Source { lb: lb(0), address: address(ip, 1) },
-            lb_common::member(lb(0), 1, (address(ip, host), 10_000).into(), 0, false),
-        ] {
-            rules.insert(rule, false).unwrap();
-        }
-    }
-    rules.insert(lb_common::all_ticks(lb(0), Epoch::new(0)), false).unwrap();
-    rules
-}
-
-fn packet_of(ip: IpVersion, tick: u64, data: usize) -> Vec<u8> {
-    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
-    let packet = lb_common::Udp {
-        from: (address(ip, 1), 1).into(),
-        to: (address(ip, 50), 19_522).into(),
-        hops: 64,
-        options: Vec::new(),
-        payload: [&header.encode()[..], &vec![0; data]].concat(),
-        checksum: true,
-    };
-    packet.bytes()
+/// A frame with a tick for the load balancer of this number, and nothing else behind its LB header.
+fn frame_to(of: u8, tick: u64) -> Packet {
+    let hosts = [1, 50 + of].map(|host| address(IpVersion::V4, host));
+    let bytes = frames::of_datagram([SENDER, MACS.own], hosts, &header(tick)).unwrap();
+    Packet { bytes, ..Packet::default() }
 }
 
 #[test]
 fn frames_that_carry_no_ip_packet_are_counted_and_do_not_leave() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(DataPlane::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    load(&mut driver, &rules_to(lb(0), 100));
     let kinds = [(TYPE_V6, IpVersion::V4), (TYPE_V4, IpVersion::V6), ([0x81, 0], IpVersion::V4)];
     let frames: Vec<_> = [0, 20, 500]
         .into_iter()
@@ -202,12 +169,12 @@ fn images_are_swapped_between_two_packets_and_no_event_is_split() {
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 1);
     let (mut swapped, mut late) = (0, 0);
     for round in 0..60 {
-        let old = DataPlane::new(&Tables::new(&rules_to(100)), 1);
+        let old = DataPlane::new(&Tables::new(&rules_to(lb(0), 100)), 1);
         driver.load(old.image().unwrap(), &BTreeMap::new()).unwrap();
         let _ = driver.take(Lengths::Packets);
         let mut new = old.clone();
         let from = 1000;
-        new.stage(LbTables::new(lb(0), &rules_to(101)).into(), from).unwrap();
+        new.stage(LbTables::new(lb(0), &rules_to(lb(0), 101)).into(), from).unwrap();
         assert_eq!(new.first_difference(&old, lb(0)), Some(from));
 
         // The image is written while packets flow. Packets of its ticks come before the swap, after it, or within it.
@@ -268,20 +235,10 @@ mod at {
     pub(crate) const NEWEST: u32 = 3 << 16;
 }
 
-/// Waits until nothing goes on. Returns the status.
-fn finish(top: &mut LbTop) -> u32 {
-    loop {
-        let status = top.read(at::STATUS);
-        if status & 2 == 0 {
-            return status;
-        }
-    }
-}
-
 #[test]
 fn entries_of_the_image_in_use_are_refused() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(DataPlane::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    load(&mut driver, &rules_to(lb(0), 100));
     let used = driver.registers.read(at::STATUS) & 1;
     assert!(!driver.registers.write(at::ENTRY, used << 14));
     assert!(driver.registers.write(at::ENTRY, (1 - used) << 14));
@@ -343,8 +300,7 @@ fn registers_hold_what_is_written() {
 #[test]
 fn while_a_swap_waits_for_packets_nothing_else_begins() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    let balancer = DataPlane::new(&Tables::new(&rules_to(100)), 1);
-    driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap();
+    load(&mut driver, &rules_to(lb(0), 100));
     let packet = packet_of(IpVersion::V4, 7, 500);
     let frame = frame(MACS.own, TYPE_V4, &packet);
     for round in 0..3 {
@@ -371,13 +327,13 @@ fn while_a_swap_waits_for_packets_nothing_else_begins() {
         // None of those that wait has entered.
         assert!(driver.registers.source.len() >= 19, "{} frames wait", driver.registers.source.len());
         driver.registers.set_rates([Rates::full(), Rates::full()]);
-        assert_eq!(finish(&mut driver.registers), 1 - used);
+        assert_eq!(driver.finish(), 1 - used);
         let sent = driver.registers.pass([]);
         // The other image is empty, so that those that waited are dropped.
         assert_eq!(sent.len(), 10);
         while driver.registers.read(at::STATUS) != used {
             assert!(driver.registers.write(at::SWAP, 0));
-            finish(&mut driver.registers);
+            driver.finish();
         }
     }
 }
@@ -392,7 +348,7 @@ fn counters_are_read_between_packets_that_follow_each_other() {
     let (mut packets, mut reads, mut empty) = (0, 0, 0);
     while !driver.registers.source.is_empty() || empty < 100 {
         assert!(driver.registers.write(at::TAKE, at::PACKETS | DropCause::BadIp as u32));
-        assert_eq!(finish(&mut driver.registers) & !1, 0);
+        assert_eq!(driver.finish() & !1, 0);
         let words: Vec<_> = at::TAKEN.step_by(4).map(|at| driver.registers.read(at)).collect();
         packets += words[0];
         // Packets have 40 bits, and bytes 48.
@@ -407,35 +363,22 @@ fn counters_are_read_between_packets_that_follow_each_other() {
     assert!(reads > 150, "{reads} reads");
 }
 
-/// All load balancers, which take packets of all ticks from one host. The number of a load balancer's host is 50 more than its own.
+/// The rules of all load balancers.
 fn rules_of_all() -> Rules {
     let mut rules = Rules::default();
-    for of in LbId::all().take(LbId::P4_COUNT) {
-        rules.add(&lb_common::rules(ejfat::lb::calendar(of, 0, &[1])));
-        for rule in [
-            Rule::Destination { address: address(IpVersion::V4, 50 + of.get()), lb: of },
-            Rule::Source { lb: of, address: address(IpVersion::V4, 1) },
-            lb_common::member(of, 1, (address(IpVersion::V4, 100), 10_000).into(), 0, false),
-            lb_common::all_ticks(of, Epoch::new(0)),
-        ] {
-            rules.insert(rule, false).unwrap();
-        }
-    }
+    LbId::all().take(LbId::P4_COUNT).for_each(|of| rules.add(&rules_to(of, 100)));
     rules
 }
 
 #[test]
 fn many_packets_above_a_horizon_are_counted() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(DataPlane::new(&Tables::new(&rules_of_all()), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    load(&mut driver, &rules_of_all());
     // The counters use 16 bits. More would take too long.
     let count = (1 << 15) + 78;
     for of in LbId::all().take(LbId::P4_COUNT) {
         driver.set_horizon(of, 99);
-        let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 100 };
-        let hosts = [address(IpVersion::V4, 1), address(IpVersion::V4, 50 + of.get())];
-        let bytes = frames::of_datagram([SENDER, MACS.own], hosts, &header.encode()).unwrap();
-        let frame = Packet { bytes, ..Packet::default() };
+        let frame = frame_to(of.get(), 100);
         (0..count).for_each(|_| driver.registers.source.push(frame.clone()));
         while !driver.registers.source.is_empty() {
             driver.registers.cycle();
@@ -458,10 +401,8 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 4);
     let lbs = LbId::P4_COUNT as u8;
-    let rules = rules_of_all();
-    let balancer = DataPlane::new(&Tables::new(&rules), 1);
     // Both images are the same.
-    (0..2).for_each(|_| driver.load(balancer.image().unwrap(), &BTreeMap::new()).unwrap());
+    (0..2).for_each(|_| load(&mut driver, &rules_of_all()));
     let mut newest = vec![None::<u64>; usize::from(lbs)];
     let mut outcomes = [0; 2];
     for round in 0..60 {
@@ -470,17 +411,14 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
             // The first bit that differs from the newest tick may be any.
             let near = newest[of].unwrap_or(0) ^ 1 << random.below(64);
             let tick = random.pick(&[near, newest[of].unwrap_or(5)]);
-            let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
-            let hosts = [address(IpVersion::V4, 1), address(IpVersion::V4, 50 + of as u8)];
-            let bytes = frames::of_datagram([SENDER, MACS.own], hosts, &header.encode()).unwrap();
-            driver.registers.source.push(Packet { bytes, ..Packet::default() });
+            driver.registers.source.push(frame_to(of as u8, tick));
             newest[of] = newest[of].max(Some(tick));
         }
         if random.below(4) == 0 {
             let of = random.below(lbs.into()) as usize;
             (0..100).for_each(|_| driver.registers.cycle());
             assert!(driver.registers.write(at::TAKE, at::NEWEST | of as u32));
-            finish(&mut driver.registers);
+            driver.finish();
             let words: Vec<_> = at::TAKEN.step_by(4).map(|at| driver.registers.read(at)).collect();
             assert_eq!((words[2], words[3], words[4], words[5]), (newest[of].is_some().into(), 0, 0, 0));
             if let Some(tick) = newest[of].take() {
@@ -509,7 +447,7 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
         }
         let used = driver.registers.read(at::STATUS) & 1;
         assert!(driver.registers.write(at::SWAP, guarded));
-        let status = finish(&mut driver.registers);
+        let status = driver.finish();
         let refused = u32::from(expected != 0);
         assert_eq!(
             status,
@@ -525,7 +463,7 @@ fn a_swap_is_refused_for_each_load_balancer_whose_newest_tick_is_not_below_its_g
 #[test]
 fn a_reset_in_the_middle_leaves_no_packet_behind() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::idle(100, 1)]) else { return };
-    let balancer = DataPlane::new(&Tables::new(&rules_to(100)), 1);
+    let balancer = DataPlane::new(&Tables::new(&rules_to(lb(0), 100)), 1);
     let mut random = Random::new(number("NAA_FPGA_SEED", 1), 2);
     for _ in 0..8 {
         let packet = packet_of(IpVersion::V4, 1, 1000);
@@ -554,7 +492,7 @@ const LATENCY: u64 = 64;
 #[test]
 fn a_beat_of_512_bits_passes_in_each_cycle_for_all_frames_of_79_bytes_on_the_wire_and_more() {
     let Some(mut driver) = top(512, [Rates::full(), Rates::full()]) else { return };
-    driver.load(DataPlane::new(&Tables::new(&rules_to(100)), 1).image().unwrap(), &BTreeMap::new()).unwrap();
+    load(&mut driver, &rules_to(lb(0), 100));
     // The check sequence is 4 of them.
     for length in (75..400).step_by(9).chain([1514, 9014]) {
         let packet = packet_of(IpVersion::V4, 7, length - 14 - 44);

@@ -9,14 +9,14 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-use common::{all_came, number, tables::Images};
+use common::{all_came, model, random_run, tables::Images};
 use ejfat::{
     lb::{DataPlane, DropCause, Epoch, Image, Route, Rule, Rules, Tables, TickPrefix},
     segment::IpVersion,
     wire::LbHeader,
 };
-use lb_common::{Site, address, lb, random_header, random_rules_of, stage_random, version};
-use naa_fpga::{Bench, Module, Port, Reader, Tools, Writer};
+use lb_common::{Site, address, lb, random_header, random_rules_of, stage_random};
+use naa_fpga::{Bench, Module, Port, Reader, Writer};
 use simnet::Random;
 
 /// What has to come out for a key.
@@ -43,14 +43,14 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(tools: &Tools) -> Self {
-        let model = Module::new("lb_lookup").model(tools).unwrap_or_else(|error| panic!("{error}"));
+    fn new() -> Option<Self> {
+        let model = model(Module::new("lb_lookup"))?;
         let [key, key_valid, route, route_valid, route_image] =
             ["key", "key_valid", "route", "route_valid", "route_image"].map(|name| model.port(name));
         let mut bench = Bench::new(model);
         let images = Images::new(&mut bench);
         let (expected, causes) = (VecDeque::new(), BTreeMap::new());
-        Self { bench, images, key, key_valid, route, route_valid, route_image, expected, causes }
+        Some(Self { bench, images, key, key_valid, route, route_valid, route_image, expected, causes })
     }
 
     /// Uses another image.
@@ -182,12 +182,8 @@ fn fill(random: &mut Random, lbs: [u8; 3], rules: &mut Rules) -> [Vec<IpAddr>; 2
 
 #[test]
 fn random_tables_are_looked_up_as_the_balancer_does() {
-    let Some(tools) = Tools::for_test() else { return };
-    let count = number("NAA_FPGA_PACKETS", 100_000);
-    let seed = number("NAA_FPGA_SEED", 1);
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
-    let mut rig = Rig::new(&tools);
+    let Some(mut rig) = Rig::new() else { return };
+    let (count, seed, mut random) = random_run(0);
     let per_image = 2000;
     for _ in 0..count.div_ceil(per_image) {
         let site = Site::random(&mut random);
@@ -211,7 +207,7 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
             let is_other = random.chance(500_000);
             let (to, from) =
                 if is_other { (random.pick(&destinations), random.pick(&sources)) } else { (to, from) };
-            let from = if from.is_ipv4() == to.is_ipv4() { from } else { address(version(to), 1) };
+            let from = if from.is_ipv4() == to.is_ipv4() { from } else { address(IpVersion::of(to), 1) };
             let expected = balancer.route(to, from, &header);
             let known = match random.below(50) {
                 0 => Some(DropCause::NotIp),
@@ -227,8 +223,7 @@ fn random_tables_are_looked_up_as_the_balancer_does() {
 
 #[test]
 fn a_route_takes_38_cycles() {
-    let Some(tools) = Tools::for_test() else { return };
-    let mut rig = Rig::new(&tools);
+    let Some(mut rig) = Rig::new() else { return };
     let mut balancer = DataPlane::new(&Tables::new(&Rules::default()), 1);
     let (to, from) = (address(IpVersion::V4, 50), address(IpVersion::V4, 1));
     let expected = balancer.route(to, from, &[]);

@@ -3,22 +3,24 @@
 mod common;
 #[path = "../../../ejfat/ejfat/tests/lb_common/mod.rs"]
 mod lb_common;
+mod one_member;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
 };
 
-use common::{all_came, number, tables::Images};
+use common::{all_came, model, random_run, tables::Images};
 use ejfat::{
-    lb::{DataPlane, DropCause, Epoch, Route, Rule, Tables},
+    lb::{DataPlane, DropCause, Route, Rule, Tables},
     segment::IpVersion,
-    wire::{LbHeader, Select},
+    wire::LbHeader,
 };
-use lb_common::{Site, address, damage, lb, random_packet_of, random_rules_of, stage_random};
+use lb_common::{Site, damage, lb, random_packet_of, random_rules_of, stage_random};
 use naa_fpga::{
-    Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, Tools, frames::without_padding,
+    Bench, Device, Model, Module, Packet, Port, Rates, Reader, Sink, Source, frames::without_padding,
 };
+use one_member::{packet_of, rules_to};
 use simnet::Random;
 
 /// What happened to a packet.
@@ -178,6 +180,10 @@ impl Device for MacsOut {
     }
 }
 
+fn bench(width: u64) -> Option<Bench> {
+    model(Module::new("lb_path").with("Width", width)).map(Bench::new)
+}
+
 fn outcome(images: &Images, output: &PathOutput, frame: &[u8]) -> Outcome {
     let (lb, route) = images.route(output.image, &mut output.route.clone());
     let route = if output.is_bad { Err(DropCause::NotIp) } else { route };
@@ -203,7 +209,7 @@ fn outcome(images: &Images, output: &PathOutput, frame: &[u8]) -> Outcome {
 }
 
 /// What the balancer does with a frame. Padding may follow the IP packet in it.
-fn model(
+fn by_balancer(
     balancer: &mut DataPlane,
     frame: &[u8],
     lb_of: impl Fn(&[u8]) -> Option<u8>,
@@ -237,15 +243,9 @@ fn leave_without_checksum(balancer: &mut DataPlane, packet: &mut [u8]) {
 }
 
 fn whole_packets(width: u64) {
-    let Some(tools) = Tools::for_test() else { return };
-    let module = Module::new("lb_path").with("Width", width);
-    let model_of = module.model(&tools).unwrap_or_else(|error| panic!("{error}"));
-    let mut bench = Bench::new(model_of);
+    let Some(mut bench) = bench(width) else { return };
     let mut images = Images::new(&mut bench);
-    let count = number("NAA_FPGA_PACKETS", 100_000);
-    let seed = number("NAA_FPGA_SEED", 1);
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
+    let (count, seed, mut random) = random_run(0);
     let mut causes = BTreeMap::<&str, u64>::new();
     let per_image = 1000;
     for round in 0..count.div_ceil(per_image) {
@@ -283,7 +283,7 @@ fn whole_packets(width: u64) {
                 leave_without_checksum(&mut balancer, &mut frame);
             }
             damage(&mut random, &mut frame);
-            let (outcome, packet) = model(&mut balancer, &frame, lb_of);
+            let (outcome, packet) = by_balancer(&mut balancer, &frame, lb_of);
             *causes.entry(outcome.route.map_or_else(DropCause::name, |_| "forwarded")).or_default() += 1;
             let mac = outcome.route.ok().and_then(|route| route.mac).unwrap_or_default();
             let mac = mac.into_iter().fold(0, |mac, byte| mac << 8 | u64::from(byte));
@@ -328,41 +328,16 @@ fn packets_of_128_bits_per_cycle_are_forwarded_as_the_balancer_does() {
     whole_packets(128);
 }
 
-/// A load balancer that sends everything to one member.
-fn one_member() -> DataPlane {
-    let mut all = lb_common::rules(ejfat::lb::calendar(lb(0), 0, &[1]));
-    let ip = IpVersion::V4;
-    for rule in [
-        Rule::Destination { address: address(ip, 50), lb: lb(0) },
-        Rule::Source { lb: lb(0), address: address(ip, 1) },
-        lb_common::all_ticks(lb(0), Epoch::new(0)),
-        lb_common::member(lb(0), 1, (address(ip, 100), 10_000).into(), 0, false),
-    ] {
-        all.insert(rule, false).unwrap();
-    }
-    DataPlane::new(&Tables::new(&all), 1)
-}
-
-/// A packet for that one member, with `data` bytes behind the LB header.
+/// A packet for the one member, with `data` bytes behind the LB header.
 fn one_packet(data: usize) -> Packet {
-    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick: 5 };
-    let packet = lb_common::Udp {
-        from: (address(IpVersion::V4, 1), 1).into(),
-        to: (address(IpVersion::V4, 50), 19_522).into(),
-        hops: 64,
-        options: Vec::new(),
-        payload: [&header.encode()[..], &vec![0; data]].concat(),
-        checksum: true,
-    };
-    Packet { bytes: packet.bytes(), ..Packet::default() }
+    Packet { bytes: packet_of(IpVersion::V4, 5, data), ..Packet::default() }
 }
 
 /// The module with 512 bits per cycle and tables of one member.
 fn bench_of_one_member() -> Option<Bench> {
-    let tools = Tools::for_test()?;
-    let module = Module::new("lb_path").with("Width", 512);
-    let mut bench = Bench::new(module.model(&tools).unwrap_or_else(|error| panic!("{error}")));
-    Images::new(&mut bench).load(&mut bench, one_member().image().unwrap());
+    let mut bench = bench(512)?;
+    let image = DataPlane::new(&Tables::new(&rules_to(lb(0), 100)), 1).image().unwrap();
+    Images::new(&mut bench).load(&mut bench, image);
     Some(bench)
 }
 

@@ -4,8 +4,8 @@ mod common;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{all_came, number};
-use naa_fpga::{Bench, Module, Tools};
+use common::{all_came, bench, random_run};
+use naa_fpga::Bench;
 use simnet::Random;
 
 const SLOT_BITS: u32 = 8;
@@ -125,11 +125,10 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(tools: &Tools) -> Self {
-        let model = Module::new("region_check").model(tools);
-        let bench = Bench::new(model.unwrap_or_else(|error| panic!("{error}")));
-        let table = vec![Region::default(); SLOTS];
-        Self { bench, table, answers: [None; LATENCY - 1].into(), shown: None, kinds: BTreeMap::new() }
+    fn new() -> Option<Self> {
+        let (bench, table) = (bench("region_check")?, vec![Region::default(); SLOTS]);
+        let (answers, kinds) = ([None; LATENCY - 1].into(), BTreeMap::new());
+        Some(Self { bench, table, answers, shown: None, kinds })
     }
 
     fn get(&self, name: &str) -> u64 {
@@ -214,11 +213,8 @@ impl Rig {
 
 #[test]
 fn random_accesses_are_permitted_exactly_if_they_lie_in_their_regions() {
-    let Some(tools) = Tools::for_test() else { return };
-    let (count, seed) = (number("NAA_FPGA_PACKETS", 100_000), number("NAA_FPGA_SEED", 1));
-    println!("seed {seed}");
-    let mut random = Random::new(seed, 0);
-    let mut rig = Rig::new(&tools);
+    let Some(mut rig) = Rig::new() else { return };
+    let (count, _, mut random) = random_run(0);
     rig.reset(&mut random);
     for slot in 0..SLOTS {
         rig.cycle(true, Some((slot, random_region(&mut random))), None);

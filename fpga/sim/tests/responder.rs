@@ -5,8 +5,8 @@ mod responder_ends;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{all_came, number};
-use naa_fpga::{Bench, Module, Rates, Tools};
+use common::{all_came, bench, number};
+use naa_fpga::{Bench, Rates};
 use responder_ends::{DecisionOutput, Ends, Request, tag};
 use roce::{
     Entropy,
@@ -64,8 +64,15 @@ struct Rig {
     kinds: BTreeMap<String, u64>,
 }
 
+impl Requester {
+    fn new(settings: QpConfig) -> Self {
+        Self { settings, next: settings.psn, left: None, is_open: true, gap: 0 }
+    }
+}
+
 impl Rig {
-    fn new(bench: Bench, seed: u64, idle: [u8; 2]) -> Self {
+    fn new(seed: u64, idle: [u8; 2]) -> Option<Self> {
+        let bench = bench("responder_check")?;
         let mut random = Random::new(seed, 0);
         let rates = [Rates::idle(idle[0], seed), Rates::idle(idle[1], !seed)];
         let ends = Ends::new(rates);
@@ -96,16 +103,10 @@ impl Rig {
         }
         for qp in 0..QUEUE_PAIRS {
             let settings = rig.settings();
-            rig.requesters.push(Requester {
-                settings,
-                next: settings.psn,
-                left: None,
-                is_open: true,
-                gap: 0,
-            });
+            rig.requesters.push(Requester::new(settings));
             rig.connect(qp as usize);
         }
-        rig
+        Some(rig)
     }
 
     fn set(&mut self, values: &[(&str, u64)]) {
@@ -139,7 +140,7 @@ impl Rig {
     }
 
     fn connect_as(&mut self, qp: usize, settings: QpConfig) {
-        self.requesters[qp] = Requester { settings, next: settings.psn, left: None, is_open: true, gap: 0 };
+        self.requesters[qp] = Requester::new(settings);
         self.model.connect(qp as u32, settings);
         let values = [
             ("setup_qp", qp as u64),
@@ -444,15 +445,13 @@ fn kinds(seen: &DecisionOutput) -> Vec<String> {
 
 #[test]
 fn random_requests_are_decided_as_the_model_does() {
-    let Some(tools) = Tools::for_test() else { return };
     let count = number("NAA_FPGA_PACKETS", 100_000);
     let first = number("NAA_FPGA_SEED", 1);
     let mut kinds = BTreeMap::<String, u64>::new();
     for (at, idle) in [[0, 0], [60, 0], [0, 120], [100, 60]].into_iter().enumerate() {
         let seed = first + at as u64;
         println!("seed {seed}");
-        let model = Module::new("responder_check").model(&tools).unwrap_or_else(|error| panic!("{error}"));
-        let mut rig = Rig::new(Bench::new(model), seed, idle);
+        let Some(mut rig) = Rig::new(seed, idle) else { return };
         let mut packets = 0;
         while packets < count / 4 {
             for _ in 0..rig.random.below(6) {
@@ -465,16 +464,9 @@ fn random_requests_are_decided_as_the_model_does() {
     all_came(&kinds, 18, count, 50_000);
 }
 
-/// A rig that is never idle.
-fn rig() -> Option<Rig> {
-    let tools = Tools::for_test()?;
-    let model = Module::new("responder_check").model(&tools).unwrap_or_else(|error| panic!("{error}"));
-    Some(Rig::new(Bench::new(model), 1, [0, 0]))
-}
-
 #[test]
 fn reads_are_taken_up_to_the_limit() {
-    let Some(mut rig) = rig() else { return };
+    let Some(mut rig) = Rig::new(1, [0, 0]) else { return };
     for reads in (0..8).map(|bit| 1 << bit).chain([u8::MAX]) {
         let settings = QpConfig { reads, ..rig.settings() };
         rig.connect_as(0, settings);
@@ -500,7 +492,7 @@ fn reads_are_taken_up_to_the_limit() {
 
 #[test]
 fn receives_are_counted_for_a_long_time() {
-    let Some(mut rig) = rig() else { return };
+    let Some(mut rig) = Rig::new(1, [0, 0]) else { return };
     let settings = QpConfig { mtu: 256, receive: 100, ..rig.settings() };
     rig.connect_as(0, settings);
     let mut psn = settings.psn;
@@ -526,7 +518,7 @@ fn receives_are_counted_for_a_long_time() {
 
 #[test]
 fn a_decision_takes_16_cycles() {
-    let Some(mut rig) = rig() else { return };
+    let Some(mut rig) = Rig::new(1, [0, 0]) else { return };
     let psn = rig.requesters[0].next;
     // A duplicate is always answered.
     let request = Request {

@@ -13,13 +13,11 @@ use mrsp::{
 };
 
 use super::abi::{self, Compute, GetTable};
-use crate::parent::CODES;
+use crate::{message::DIRECTIONS, parent::CODES};
 
 const SYMBOL: &str = "naa_kernel_get_table";
 const MOST_DESCRIPTION: usize = 1000;
 const MOST_NAME: usize = 255;
-const DIRECTIONS: [Direction; 4] =
-    [Direction::Input, Direction::Output, Direction::InOut, Direction::Internal];
 /// Arguments and status blocks are those of built-in functions.
 const KINDS: [(u32, ParamKind); 6] = [
     (0, ParamKind::Bytes),

@@ -1,7 +1,7 @@
 //! Responses of a session whose parameters share regions of the accelerator.
 
 use crate::{
-    layout::{ALIGNMENT, LayoutEntry, ParamLocation},
+    layout::{ALIGNMENT, LayoutEntry, ParamLocation, block},
     plan::{self, CallPlan, Part},
     region::{NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
@@ -64,12 +64,8 @@ impl Arranged {
     pub(super) fn new(entries: &[LayoutEntry]) -> Self {
         let place = |entry: &LayoutEntry| ParamLocation { region: entry.region, offset: entry.offset };
         let places = entries.iter().map(place).collect();
-        let has_output = |param: &u8| entries[usize::from(*param)].flags.contains(RegionFlags::OUTPUT);
-        let mut outputs: Vec<_> = (0..=u8::MAX).take(entries.len()).filter(has_output).collect();
-        outputs.sort_by_key(|&param| {
-            let entry = &entries[usize::from(param)];
-            (entry.region, entry.offset, entry.host.size)
-        });
+        let mut outputs = block::in_order(entries);
+        outputs.retain(|&param| entries[usize::from(param)].flags.contains(RegionFlags::OUTPUT));
         Self { places, outputs }
     }
 

@@ -2,7 +2,10 @@
 
 use crate::{
     codec::RegionRequests,
-    layout::{ALIGNMENT, LayoutEntry, block::LayoutEntries},
+    layout::{
+        ALIGNMENT, LayoutEntry,
+        block::{self, LayoutEntries},
+    },
     message::ErrorCode,
     region::{MAX_REGION_BYTES, RegionFlags, RegionRequest, SERVER_MAX_REGIONS},
 };
@@ -173,12 +176,10 @@ pub(super) fn grant_entries(
     for (entry, of) in entries.iter().enumerate() {
         check_entry(regions, of).map_err(|what| RegionRefusal::LayoutEntry { entry, what })?;
     }
-    let mut order: Vec<_> = (0..entries.len()).collect();
-    order.sort_by_key(|&entry| (entries[entry].region, entries[entry].offset, entries[entry].host.size));
-    for pair in order.windows(2) {
-        let [before, entry] = [entries[pair[0]], entries[pair[1]]];
+    for pair in block::in_order(&entries).windows(2) {
+        let [before, entry] = [pair[0], pair[1]].map(|number| entries[usize::from(number)]);
         if before.region == entry.region && before.end() > entry.offset.into() {
-            return Err(RegionRefusal::LayoutEntry { entry: pair[1], what: "overlaps another" });
+            return Err(RegionRefusal::LayoutEntry { entry: pair[1].into(), what: "overlaps another" });
         }
     }
     Ok(entries)

@@ -54,18 +54,18 @@ impl ArgumentBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FftDirection {
     /// The forward transform, for which the argument has the value 0.
-    Forward,
+    Forward = 0,
     /// The inverse transform, for which the argument has the value 1.
-    Inverse,
+    Inverse = 1,
 }
 
 /// The order in which the function `sort` arranges numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortOrder {
     /// The ascending order, for which the argument has the value 0.
-    Ascending,
+    Ascending = 0,
     /// The descending order, for which the argument has the value 1.
-    Descending,
+    Descending = 1,
 }
 
 /// The arguments of the built-in functions. In each variant that has a field `bytes`, this field is the number of bytes
@@ -185,13 +185,11 @@ impl Arguments {
             | Self::Lz4Decompress { bytes }
             | Self::ZstdDecompress { bytes } => [bytes, 0, 0, 0, 0, 0],
             Self::Dgemm { m, n, k } => [m, n, k, 0, 0, 0],
-            Self::Fft { n, direction: FftDirection::Forward } => [n, 0, 0, 0, 0, 0],
-            Self::Fft { n, direction: FftDirection::Inverse } => [n, 1, 0, 0, 0, 0],
+            Self::Fft { n, direction } => [n, direction as u64, 0, 0, 0, 0],
             Self::ZstdCompress { bytes, level } => [bytes, i64::from(level).cast_unsigned(), 0, 0, 0, 0],
             Self::VectorAdd { n, element } => [n, element.word(), 0, 0, 0, 0],
             Self::Histogram { n, element, bins, lo, hi } => [n, element.word(), bins, lo, hi, 0],
-            Self::Sort { n, element, order: SortOrder::Ascending } => [n, element.word(), 0, 0, 0, 0],
-            Self::Sort { n, element, order: SortOrder::Descending } => [n, element.word(), 1, 0, 0, 0],
+            Self::Sort { n, element, order } => [n, element.word(), order as u64, 0, 0, 0],
         };
         ArgumentBlock { function: self.function(), words }.encode()
     }
@@ -205,11 +203,15 @@ impl Arguments {
         let ArgumentBlock { function, words } = ArgumentBlock::decode(region)?;
         let [a, b, c, d, e, _] = words;
         let wrong = |index| BlockError::Argument { index, value: words[index] };
+        let element = || Element::from_word(b).ok_or(wrong(1));
         let (arguments, used) = match function {
             SHA256 => (Self::Sha256 { bytes: a }, 1),
             CRC32C => (Self::Crc32c { bytes: a }, 1),
             DGEMM => (Self::Dgemm { m: a, n: b, k: c }, 3),
-            FFT => (Self::Fft { n: a, direction: direction(b).ok_or(wrong(1))? }, 2),
+            FFT => {
+                let direction = choice(b, [FftDirection::Forward, FftDirection::Inverse]).ok_or(wrong(1))?;
+                (Self::Fft { n: a, direction }, 2)
+            }
             LZ4_COMPRESS => (Self::Lz4Compress { bytes: a }, 1),
             LZ4_DECOMPRESS => (Self::Lz4Decompress { bytes: a }, 1),
             ZSTD_COMPRESS => {
@@ -217,14 +219,12 @@ impl Arguments {
                 (Self::ZstdCompress { bytes: a, level }, 2)
             }
             ZSTD_DECOMPRESS => (Self::ZstdDecompress { bytes: a }, 1),
-            VECTOR_ADD => (Self::VectorAdd { n: a, element: Element::from_word(b).ok_or(wrong(1))? }, 2),
-            HISTOGRAM => {
-                let element = Element::from_word(b).ok_or(wrong(1))?;
-                (Self::Histogram { n: a, element, bins: c, lo: d, hi: e }, 5)
-            }
+            VECTOR_ADD => (Self::VectorAdd { n: a, element: element()? }, 2),
+            HISTOGRAM => (Self::Histogram { n: a, element: element()?, bins: c, lo: d, hi: e }, 5),
             SORT => {
-                let element = Element::from_word(b).ok_or(wrong(1))?;
-                (Self::Sort { n: a, element, order: order(c).ok_or(wrong(2))? }, 3)
+                let element = element()?;
+                let order = choice(c, [SortOrder::Ascending, SortOrder::Descending]).ok_or(wrong(2))?;
+                (Self::Sort { n: a, element, order }, 3)
             }
             other => return Err(BlockError::Function(other.get())),
         };
@@ -235,18 +235,7 @@ impl Arguments {
     }
 }
 
-fn direction(word: u64) -> Option<FftDirection> {
-    match word {
-        0 => Some(FftDirection::Forward),
-        1 => Some(FftDirection::Inverse),
-        _ => None,
-    }
-}
-
-fn order(word: u64) -> Option<SortOrder> {
-    match word {
-        0 => Some(SortOrder::Ascending),
-        1 => Some(SortOrder::Descending),
-        _ => None,
-    }
+/// Returns the choice with the number `word`.
+fn choice<T: Copy>(word: u64, choices: [T; 2]) -> Option<T> {
+    choices.get(usize::try_from(word).ok()?).copied()
 }

@@ -36,15 +36,7 @@ impl Element {
 
     /// Returns the type's name in Rust.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::U8 => "u8",
-            Self::U32 => "u32",
-            Self::I32 => "i32",
-            Self::U64 => "u64",
-            Self::I64 => "i64",
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        }
+        ["u8", "u32", "i32", "u64", "i64", "f32", "f64"][self as usize]
     }
 
     pub(super) fn from_word(word: u64) -> Option<Self> {

@@ -62,17 +62,17 @@ impl Header {
     /// # Errors
     /// Returns an error if `region` does not begin with the header of a catalogue of version 1.
     pub fn decode(region: &[u8]) -> Result<Self, CatalogueError> {
-        let mut reader = Reader::new(region);
-        if reader.array() != Some(MAGIC) {
+        let mut reader = Reader(region);
+        if reader.array() != Ok(MAGIC) {
             return Err(CatalogueError::Magic);
         }
-        let version = reader.u16().ok_or(CatalogueError::Truncated)?;
+        let version = reader.u16()?;
         if version != VERSION {
             return Err(CatalogueError::Version(version));
         }
-        let functions = reader.u16().ok_or(CatalogueError::Truncated)?;
-        let bytes = reader.u32().ok_or(CatalogueError::Truncated)?;
-        match reader.u32().ok_or(CatalogueError::Truncated)? {
+        let functions = reader.u16()?;
+        let bytes = reader.u32()?;
+        match reader.u32()? {
             0 => Ok(Self { functions, bytes }),
             value => Err(CatalogueError::Value { what: "the reserved field", value }),
         }
@@ -90,7 +90,7 @@ impl Catalogue {
         let Header { functions: count, bytes } = Header::decode(region)?;
         let whole = usize::try_from(bytes).ok().and_then(|bytes| region.get(..bytes));
         let whole = whole.ok_or(CatalogueError::RegionTooSmall { needed: bytes, actual: region.len() })?;
-        let mut reader = Reader::new(whole.get(HEADER_BYTES..).ok_or(CatalogueError::Truncated)?);
+        let mut reader = Reader(whole.get(HEADER_BYTES..).ok_or(CatalogueError::Truncated)?);
         let mut functions: Vec<FunctionInfo> = Vec::new();
         for _ in 0..count {
             let function = FunctionInfo::decode(&mut reader)?;
@@ -99,7 +99,7 @@ impl Catalogue {
             }
             functions.push(function);
         }
-        match reader.remaining() {
+        match reader.0.len() {
             0 => Ok(Self { functions }),
             rest => Err(CatalogueError::Trailing(rest)),
         }
@@ -108,9 +108,9 @@ impl Catalogue {
 
 impl FunctionInfo {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, CatalogueError> {
-        let [code, flags, parameters, name] = reader.array().ok_or(CatalogueError::Truncated)?;
-        let description = reader.u16().ok_or(CatalogueError::Truncated)?;
-        let reserved = reader.u16().ok_or(CatalogueError::Truncated)?;
+        let [code, flags, parameters, name] = reader.array()?;
+        let description = reader.u16()?;
+        let reserved = reader.u16()?;
         let code = FunctionCode::new(code).ok_or(value("function code", code))?;
         if flags & !POOLED != 0 {
             return Err(value("flags", flags));
@@ -127,10 +127,10 @@ impl FunctionInfo {
 
 impl ParamInfo {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, CatalogueError> {
-        let [direction, kind, name, description] = reader.array().ok_or(CatalogueError::Truncated)?;
+        let [direction, kind, name, description] = reader.array()?;
         let known = Direction::ALL.get(usize::from(direction)).copied();
         let direction = known.ok_or(value("direction", direction))?;
-        let kind = ParamKind::ALL.get(usize::from(kind)).copied().ok_or(value("kind", kind))?;
+        let &(kind, _) = ParamKind::ALL.get(usize::from(kind)).ok_or(value("kind", kind))?;
         Ok(Self {
             direction,
             kind,
@@ -145,40 +145,31 @@ fn value(what: &'static str, value: impl Into<u32>) -> CatalogueError {
 }
 
 fn text(reader: &mut Reader<'_>, len: usize) -> Result<String, CatalogueError> {
-    let bytes = reader.bytes(len).ok_or(CatalogueError::Truncated)?;
-    let text = str::from_utf8(bytes).map_err(|_| CatalogueError::Text)?;
+    let text = str::from_utf8(reader.bytes(len)?).map_err(|_| CatalogueError::Text)?;
     if is_printable(text) { Ok(text.to_owned()) } else { Err(CatalogueError::Text) }
 }
 
-/// A reader of little-endian numbers. Each read returns `None` if too few bytes are left.
+/// A reader of little-endian numbers. Each read returns an error if too few bytes are left.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (array, rest) = self.0.split_first_chunk()?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CatalogueError> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(CatalogueError::Truncated)?;
         self.0 = rest;
-        Some(*array)
+        Ok(*array)
     }
 
-    fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(len)?;
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], CatalogueError> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(CatalogueError::Truncated)?;
         self.0 = rest;
-        Some(bytes)
+        Ok(bytes)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    fn u16(&mut self) -> Result<u16, CatalogueError> {
         self.array().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    fn u32(&mut self) -> Result<u32, CatalogueError> {
         self.array().map(u32::from_le_bytes)
-    }
-
-    fn remaining(&self) -> usize {
-        self.0.len()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{AnnouncedParam, SetupError, setup};
 use crate::{
-    layout::{ALIGNMENT, Layout, LayoutEntry, Placed},
+    layout::{ALIGNMENT, Layout, LayoutEntry, Placed, block},
     plan::{self, CallPlan, Part, PartError, WriteElement},
     region::RemoteRegion,
 };
@@ -57,13 +57,7 @@ impl SentPart {
 impl Arranged {
     pub(super) fn new(params: &[AnnouncedParam], placed: &Placed) -> Result<Self, SetupError> {
         let entries = setup::layout_entries(params, placed)?;
-        // The function `place` refuses more than 255 parameters, so the number of each parameter fits into a `u8`.
-        let mut order: Vec<_> = (0..=u8::MAX).take(entries.len()).collect();
-        order.sort_by_key(|&param| {
-            let entry = &entries[usize::from(param)];
-            (entry.region, entry.offset, entry.host.size)
-        });
-        let (staged, zeros) = (placed.staged, placed.zeros());
+        let (order, staged, zeros) = (block::in_order(&entries), placed.staged, placed.zeros());
         Ok(Self { layout: placed.layout, entries, order, staged, zeros })
     }
 

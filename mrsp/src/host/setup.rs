@@ -3,7 +3,7 @@
 use crate::{
     address::{AddressPlan, OutOfAddresses},
     immediate::Dialect,
-    layout::{LayoutEntry, ParamLocation, Placed, Unplaceable},
+    layout::{LayoutEntry, ParamLocation, Placed, Unplaceable, block::MAX_ENTRIES},
     region::{HOST_MAX_REGIONS, MAX_REGION_BYTES, NaaAddress, RegionFlags, RegionRequest, RemoteRegion},
 };
 
@@ -152,6 +152,9 @@ pub(super) fn layout_entries(
 ) -> Result<Vec<LayoutEntry>, SetupError> {
     if params.is_empty() {
         return Err(SetupError::NoParameters);
+    }
+    if params.len() > MAX_ENTRIES {
+        return Err(Unplaceable::TooMany(params.len()).into());
     }
     if params.len() != placed.places.len() {
         return Err(SetupError::Placed { placed: placed.places.len(), params: params.len() });

@@ -20,7 +20,10 @@
 //!   consecutive outputs only if both outputs have the same RKey, and if the distance between their host addresses
 //!   equals the distance between their offsets in the region.
 
-use crate::region::{RegionFlags, RemoteRegion};
+use crate::{
+    codec::TooManyEntries,
+    region::{RegionFlags, RemoteRegion},
+};
 
 pub(crate) const MAGIC: [u8; 4] = *b"NAAL";
 const VERSION: u8 = 1;
@@ -95,17 +98,32 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<LayoutEntries<'_>> {
     (known && whole).then_some(LayoutEntries(body.as_chunks().0.as_chunks().0))
 }
 
-/// Appends a layout block with the layout entries `entries` to `message`. `entries` must have at most 255 elements.
-pub(crate) fn encode(entries: &[LayoutEntry], message: &mut Vec<u8>) {
-    debug_assert!(entries.len() <= MAX_ENTRIES, "setup counts them");
+/// Appends a layout block with the layout entries `entries` to `message`.
+///
+/// # Errors
+/// Returns an error if there are more than 255 layout entries. After an error, `message` is unchanged.
+pub(crate) fn encode(entries: &[LayoutEntry], message: &mut Vec<u8>) -> Result<(), TooManyEntries> {
+    let count = u8::try_from(entries.len()).map_err(|_| TooManyEntries(entries.len()))?;
     message.extend(MAGIC);
-    message.extend([VERSION, entries.len() as u8, 0, 0]);
+    message.extend([VERSION, count, 0, 0]);
     for entry in entries {
         let LayoutEntry { flags, region, offset, host } = entry;
         let info = u64::from(flags.bits()) << 56 | u64::from(*region) << 48 | u64::from(*offset);
         let rest = u64::from(host.rkey) << 32 | u64::from(host.size);
         message.extend([info, host.addr, rest].map(u64::to_be_bytes).as_flattened());
     }
+    Ok(())
+}
+
+/// Returns the numbers of the layout entries, in the order in which the parameters lie in the regions. `entries` must
+/// have at most 255 elements.
+pub(crate) fn in_order(entries: &[LayoutEntry]) -> Vec<u8> {
+    let mut order: Vec<_> = (0..=u8::MAX).take(entries.len()).collect();
+    order.sort_by_key(|&number| {
+        let LayoutEntry { region, offset, host, .. } = entries[usize::from(number)];
+        (region, offset, host.size)
+    });
+    order
 }
 
 #[cfg(test)]
@@ -118,7 +136,7 @@ mod tests {
         let flags = RegionFlags::INPUT | RegionFlags::OUTPUT;
         let entry = LayoutEntry { flags, region: 2, offset: 0x40, host };
         let mut bytes = Vec::new();
-        encode(&[entry], &mut bytes);
+        encode(&[entry], &mut bytes).unwrap();
         let golden = b"NAAL\x01\x01\0\0\
             \x0c\x02\0\0\0\0\0\x40\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\0\0\0\x10";
         assert_eq!(bytes, golden);
@@ -129,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_not_exactly_a_block_is_none() {
         let mut bytes = Vec::new();
-        encode(&[LayoutEntry::default(); 2], &mut bytes);
+        encode(&[LayoutEntry::default(); 2], &mut bytes).unwrap();
         for len in 0..bytes.len() {
             assert_eq!(decode(&bytes[..len]), None, "{len}");
         }

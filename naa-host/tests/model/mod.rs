@@ -81,13 +81,13 @@ pub struct AcceleratorModel {
 impl AcceleratorModel {
     pub fn start(
         ip: &str,
-        limits: SessionLimits,
         behaviour: impl FnMut(&[ModelRegion], CallRequest) -> Action + Send + 'static,
     ) -> Self {
-        Self::start_with_abilities(ip, None, limits, behaviour)
+        Self::start_with_abilities(ip, None, SessionLimits::default(), behaviour)
     }
 
-    /// Starts an accelerator that claims to have `abilities`, even if the accelerator does not have these abilities.
+    /// Starts an accelerator with `limits` that claims to have `abilities`, even if the accelerator does not have these
+    /// abilities.
     pub fn start_with_abilities(
         ip: &str,
         abilities: Option<Abilities>,

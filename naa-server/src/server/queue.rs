@@ -70,27 +70,50 @@ impl SharedCq {
     /// empty.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
-            let mut batch = [Wc::EMPTY; BATCH];
-            let count = self.cq.poll(&mut batch)?;
-            self.taken.extend(&batch[..count]);
-            if count < BATCH {
-                self.ended = 0;
-            }
+            self.poll()?;
         }
         Ok(())
     }
 
     /// Returns the oldest completion, or `None` if no completion is queued.
     pub(super) fn next(&mut self) -> Option<Wc> {
-        if self.taken.is_empty() && !std::mem::take(&mut self.drained) {
-            let mut batch = [Wc::EMPTY; BATCH];
-            let count = self.cq.poll(&mut batch).unwrap_or(0);
-            self.taken.extend(&batch[..count]);
-            if count < BATCH {
-                self.ended = 0;
-                self.drained = count > 0;
-            }
+        if self.taken.is_empty()
+            && !std::mem::take(&mut self.drained)
+            && let Ok(count) = self.poll()
+        {
+            self.drained = (1..BATCH).contains(&count);
         }
         self.taken.pop_front()
+    }
+
+    /// Polls completions into `self.taken` and returns their number. If the number is below `BATCH`, the completion
+    /// queue is empty.
+    fn poll(&mut self) -> Result<usize, Error> {
+        let mut batch = [Wc::EMPTY; BATCH];
+        let count = self.cq.poll(&mut batch)?;
+        self.taken.extend(&batch[..count]);
+        if count < BATCH {
+            self.ended = 0;
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/device.rs"]
+mod device;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{device::DeviceModel, *};
+
+    #[test]
+    fn a_failed_poll_does_not_count_as_an_empty_queue() {
+        let mut queue = SharedCq::new(&Context::new(Arc::new(DeviceModel::default())), 1, 1).unwrap();
+        queue.session_ended();
+        assert!(queue.next().is_none());
+        assert!(queue.make_room(0).is_err(), "the completions of the ended session may still be queued");
     }
 }

@@ -5,9 +5,8 @@ mod calls;
 
 use std::{
     collections::VecDeque,
-    io,
     net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -18,7 +17,7 @@ use verbs::{
     log_limit::LogLimit,
 };
 
-use super::{Ending, Orders, peers::Peers, queue::SharedCq, sizes};
+use super::{Orders, StartError, peers::Peers, queue::SharedCq, sizes};
 use crate::{
     config::{Config, shares_of_files},
     counters::ServerCounters,
@@ -29,17 +28,6 @@ use crate::{
     pool::{CallId, Pool},
     session::{self, Calling, Next, ServerSession, SessionEnd},
 };
-
-pub(super) enum SetupError {
-    Device(Error),
-    Thread(io::Error),
-}
-
-impl From<Error> for SetupError {
-    fn from(error: Error) -> Self {
-        Self::Device(error)
-    }
-}
 
 /// The longest time between two checks of the sessions' timers.
 const TIMER_PERIOD: Duration = Duration::from_millis(500);
@@ -88,16 +76,19 @@ impl Serving {
         registry: Registry,
         stats: Arc<ServerCounters>,
         loop_service: Option<Box<dyn LoopService>>,
-    ) -> Result<(Self, u16), SetupError> {
+    ) -> Result<(Self, u16), StartError> {
         if loop_service.is_none() {
             config.stream_sends = 0;
         }
-        let channel = context.create_channel()?;
+        let addr = config.listen;
+        let failed = |source| StartError::Device { addr, source };
+        let channel = context.create_channel().map_err(failed)?;
         sizes::limit_regions(&mut config, context.attr());
-        let queue = SharedCq::new(context, config.max_sessions, sizes::completions(&config, context.attr()))?;
+        let queue = SharedCq::new(context, config.max_sessions, sizes::completions(&config, context.attr()))
+            .map_err(failed)?;
         config.max_sessions = queue.places();
         let backlog = config.max_sessions.min(128) as u32;
-        let (listener, port) = channel.listen(config.listen.port(), backlog)?;
+        let (listener, port) = channel.listen(addr.port(), backlog).map_err(failed)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
         // A pool thread may outlive the server and must not keep the server's address in use, so `wake` has a weak
         // reference to the driver.
@@ -107,7 +98,7 @@ impl Serving {
                 driver.interrupt(on);
             }
         };
-        let pool = Pool::new(config.pool, wake).map_err(SetupError::Thread)?;
+        let pool = Pool::new(config.pool, wake)?;
         let serving = Self {
             budget: MemoryBudget::divided(
                 config.shares(),
@@ -144,7 +135,7 @@ impl Serving {
         WaitOn { cq: Some(self.queue.id()), channel: Some(self.channel.id()) }
     }
 
-    pub(super) fn run(mut self, orders: &Orders, ending: &Ending) {
+    pub(super) fn run(mut self, orders: &Orders, ending: &OnceLock<String>) {
         let on = self.wait_on();
         while !orders.stop.load(Ordering::Acquire) {
             if orders.drain.load(Ordering::Acquire) && self.drained() {
@@ -153,7 +144,7 @@ impl Serving {
             if let Err(error) = self.wait(on) {
                 let why = format!("the server cannot wait on its device: {error}");
                 tracing::error!("{why}");
-                ending.failed(why);
+                let _ = ending.set(why);
                 break;
             }
             self.now = Instant::now();

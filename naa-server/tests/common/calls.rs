@@ -24,7 +24,7 @@ const SEED: u64 = 0x6e61_6103;
 /// A call that can be made several times, unless it works in place.
 pub(crate) struct TestCall {
     pub(crate) what: String,
-    call: ServerCall,
+    pub(crate) call: ServerCall,
     pub(crate) quota: Quota,
 }
 
@@ -163,19 +163,8 @@ pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<TestCall> {
         }
         builtin::DGEMM => products(room),
         builtin::FFT => (0..24).map(|less| transform(room / 16 - less)).collect(),
-        builtin::LZ4_COMPRESS => texts(room)
-            .into_iter()
-            .map(|(what, data)| {
-                TestCall::of(what, Arguments::Lz4Compress { bytes: data.len() as u64 }, &[&data], 0)
-            })
-            .collect(),
-        builtin::ZSTD_COMPRESS => texts(room)
-            .into_iter()
-            .map(|(what, data)| {
-                let arguments = Arguments::ZstdCompress { bytes: data.len() as u64, level: 19 };
-                TestCall::of(what, arguments, &[&data], 0)
-            })
-            .collect(),
+        builtin::LZ4_COMPRESS => texts(room).map(|(what, data)| compress_lz4(what, &data, 0)).into(),
+        builtin::ZSTD_COMPRESS => texts(room).map(|(what, data)| compress_zstd(what, 19, &data, 0)).into(),
         builtin::LZ4_DECOMPRESS => lz4_frames(room),
         builtin::ZSTD_DECOMPRESS => zstd_frames(room),
         builtin::VECTOR_ADD => [Element::U8, Element::F32, Element::F64]
@@ -196,22 +185,32 @@ fn products(room: usize) -> Vec<TestCall> {
     let numbers = room / 8;
     let side = (numbers / 3).isqrt();
     [[side, side, side], [numbers / 2 - 1, 1, 1], [1, numbers / 2 - 1, 1], [1, 1, numbers / 2 - 1]]
-        .into_iter()
-        .map(|[m, n, k]| {
-            let [a, b] = [vec![0; 8 * m * k], vec![0; 8 * k * n]];
-            let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
-            TestCall::of(format!("{m} by {n} by {k}"), arguments, &[&a, &b], 8 * m * n)
-        })
-        .collect()
+        .map(product)
+        .into()
+}
+
+/// Makes a call that multiplies a matrix of m rows of k numbers by a matrix of k rows of n numbers.
+pub(crate) fn product([m, n, k]: [usize; 3]) -> TestCall {
+    let [a, b] = [vec![0; 8 * m * k], vec![0; 8 * k * n]];
+    let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };
+    TestCall::of(format!("dgemm {m} {n} {k}"), arguments, &[&a, &b], 8 * m * n)
 }
 
 pub(crate) fn transform(n: usize) -> TestCall {
     let arguments = Arguments::Fft { n: n as u64, direction: FftDirection::Forward };
-    TestCall::in_place(format!("{n}"), arguments, &vec![0; 16 * n])
+    TestCall::in_place(format!("fft {n}"), arguments, &vec![0; 16 * n])
 }
 
-pub(crate) fn texts(len: usize) -> Vec<(&'static str, Vec<u8>)> {
-    vec![("random", random_bytes(len)), ("zeros", vec![0; len]), ("few symbols", few_symbols(len))]
+pub(crate) fn compress_lz4(what: &str, data: &[u8], output: usize) -> TestCall {
+    TestCall::of(what, Arguments::Lz4Compress { bytes: data.len() as u64 }, &[data], output)
+}
+
+pub(crate) fn compress_zstd(what: &str, level: i32, data: &[u8], output: usize) -> TestCall {
+    TestCall::of(what, Arguments::ZstdCompress { bytes: data.len() as u64, level }, &[data], output)
+}
+
+fn texts(len: usize) -> [(&'static str, Vec<u8>); 3] {
+    [("random", random_bytes(len)), ("zeros", vec![0; len]), ("few symbols", few_symbols(len))]
 }
 
 pub(crate) fn histograms(room: usize) -> Vec<TestCall> {

@@ -169,7 +169,7 @@ impl Bench {
         table: &mut TextTable,
     ) -> anyhow::Result<Vec<Row>> {
         let has_energy = self.counters.is_ok();
-        let bar = table::progress((functions.len() * sizes.len()) as u64);
+        let bar = show::steps(functions.len() * sizes.len());
         bar.suspend(|| table.row(table::head(has_energy)))?;
         let mut rows = Vec::new();
         let mut summary = Vec::new();

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use mrsp::ReturnCode;
 use naa_host::{Error, Party};
-use naa_services::HostError;
 use verbs::RejectReason;
+
+use crate::exit::host_error;
 
 /// Adds how to start a bridge to an error if nothing answered or the server has no bridge. Other errors stay as they are.
 pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
-    match of_host(&error) {
+    match error.chain().find_map(host_error) {
         Some(&Error::ConnectionRefused { peer, reason: RejectReason::INVALID_SERVICE_ID, said: None }) => {
             anyhow!("{}; {}, or correct the address", nobody_at(peer), start(peer))
         }
@@ -31,15 +32,6 @@ pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
             )
         }
         _ => error,
-    }
-}
-
-/// The error of a host: the error itself, or the session's error inside an error of a call or subscription. Such an error
-/// is displayed as the session's error, which is therefore not in its chain of causes.
-fn of_host(error: &anyhow::Error) -> Option<&Error> {
-    match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(HostError::Session(error)), _) | (_, Some(naa_events::Error::Session(error))) => Some(error),
-        _ => error.downcast_ref(),
     }
 }
 
@@ -84,6 +76,7 @@ fn start(peer: SocketAddr) -> String {
 
 #[cfg(test)]
 mod tests {
+    use naa_services::HostError;
     use verbs::Unreachable;
 
     use super::*;

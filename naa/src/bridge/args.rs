@@ -11,7 +11,7 @@ use crate::{
     Usage,
     ejfat::{
         limits::Limits,
-        values::{self, memory, size},
+        values::{self, memory, seconds, size},
     },
 };
 
@@ -46,16 +46,6 @@ pub(crate) enum BackPressureArg {
     DropOldest,
 }
 
-impl From<BackPressureArg> for bridge::BackPressure {
-    fn from(pressure: BackPressureArg) -> Self {
-        match pressure {
-            BackPressureArg::Hold => Self::Hold,
-            BackPressureArg::DropNewest => Self::DropNewest,
-            BackPressureArg::DropOldest => Self::DropOldest,
-        }
-    }
-}
-
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "bridge_settings")]
 pub(crate) struct BridgeArgs {
@@ -63,7 +53,7 @@ pub(crate) struct BridgeArgs {
     /// skipped, and named; the first of a number must be free. A port costs an open file and a few KiB of the kernel's
     /// memory
     #[arg(long, value_name = "N|A-B")]
-    ports: Option<PortChoice>,
+    pub(super) ports: Option<PortChoice>,
     /// Workers of this machine subscribe at this UNIX socket (unix:PATH), without a wire
     #[arg(long, value_name = "PATH")]
     local: Option<PathBuf>,
@@ -87,7 +77,7 @@ pub(crate) struct BridgeArgs {
     stall: f64,
     /// Workers at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
-    max_workers: u32,
+    pub(super) max_workers: u32,
     #[command(flatten)]
     limits: Limits,
     /// Give an event up when it got no segment for so long
@@ -102,7 +92,7 @@ pub(crate) struct BridgeArgs {
     memory: u64,
     /// Receive buffer of each socket
     #[arg(short, long, value_name = "BYTES", default_value = "8M", value_parser = size)]
-    buffer: u32,
+    pub(super) buffer: u32,
 }
 
 /// Tables of a load balancer whose members are workers.
@@ -118,11 +108,6 @@ impl MemberLookup for Members {
     }
 }
 
-fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| Usage::error(format!("{what} {seconds} is no time in seconds")))
-}
-
 impl BridgeArgs {
     /// The default settings of a bridge that has no command line of its own.
     pub(crate) fn usual(local: Option<PathBuf>, limits: Limits) -> Self {
@@ -136,23 +121,12 @@ impl BridgeArgs {
         self.route == WorkerSelectionArg::Tables
     }
 
-    pub(crate) fn max_workers(&self) -> usize {
-        self.max_workers as usize
-    }
-
-    pub(crate) fn ports(&self) -> Option<PortChoice> {
-        self.ports
-    }
-
-    pub(crate) fn buffer(&self) -> u32 {
-        self.buffer
-    }
-
-    pub(crate) fn config(
+    /// Makes the bridge, and binds its ports.
+    pub(crate) fn build(
         &self,
         listen: &[String],
         plane: Option<&Arc<SharedDataPlane>>,
-    ) -> anyhow::Result<BridgeConfig> {
+    ) -> anyhow::Result<Bridge> {
         values::check_max_event(self.max_event, self.memory)?;
         let reassembly = reassembly::Config {
             max_open: 1024,
@@ -164,7 +138,11 @@ impl BridgeArgs {
             ..reassembly::Config::default()
         };
         let dispatch = bridge::Config {
-            pressure: self.pressure.into(),
+            pressure: match self.pressure {
+                BackPressureArg::Hold => bridge::BackPressure::Hold,
+                BackPressureArg::DropNewest => bridge::BackPressure::DropNewest,
+                BackPressureArg::DropOldest => bridge::BackPressure::DropOldest,
+            },
             max_workers: self.max_workers,
             most_waiting: self.waiting,
             hold: seconds(self.hold, "--hold")?,
@@ -181,7 +159,7 @@ impl BridgeArgs {
             }
             (WorkerSelectionArg::Tables, None) => return Err(Usage::error("--route tables wants tables")),
         };
-        Ok(BridgeConfig {
+        let config = BridgeConfig {
             buffer: Some(self.buffer as usize),
             reassembly: self.limits.apply(reassembly, self.waiting),
             dispatch,
@@ -192,11 +170,7 @@ impl BridgeArgs {
             route,
             local: self.local.clone(),
             ..BridgeConfig::new(values::listen(listen, self.ports)?.concat())
-        })
+        };
+        Ok(Bridge::new(config, values::seed())?)
     }
-}
-
-/// Makes the bridge, and binds its ports.
-pub(crate) fn build(config: BridgeConfig) -> anyhow::Result<Bridge> {
-    Ok(Bridge::new(config, values::seed())?)
 }

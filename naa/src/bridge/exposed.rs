@@ -9,27 +9,23 @@ use ejfat::{
 use ejfat_bridge::{BridgeHandle, Snapshot, WorkerReport};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet, text},
+    encoding::{DescriptorEncoder, NoLabelSet},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-    registry::{Registry, Unit},
+    registry::Unit,
 };
 
 use super::report;
-use crate::ejfat::losses;
+use crate::{
+    ejfat::losses,
+    metrics::families::{self, counters, family, metric},
+};
 
 #[derive(Debug)]
 struct BridgeCollector(BridgeHandle);
 
 /// Returns a function that makes the text with the counters at the time of a request.
 pub(super) fn text(handle: BridgeHandle) -> impl Fn() -> String + Send + Sync + 'static {
-    let mut registry = Registry::with_prefix("naa_bridge");
-    registry.register_collector(Box::new(BridgeCollector(handle)));
-    move || {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = text::encode(&mut out, &registry);
-        out
-    }
+    families::text("naa_bridge", BridgeCollector(handle))
 }
 
 impl Collector for BridgeCollector {
@@ -43,37 +39,17 @@ impl Collector for BridgeCollector {
     }
 }
 
-fn family<'a>(
-    encoder: &'a mut DescriptorEncoder<'_>,
-    name: &'a str,
-    help: &str,
-    kind: MetricType,
-) -> Result<MetricEncoder<'a>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, kind)
-}
-
-fn count<const N: usize>(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str); N],
-    value: u64,
-) -> fmt::Result {
-    ConstCounter::new(value).encode(family.encode_family(labels)?)
-}
-
 fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
     let events = &of.events;
-    let mut ends = family(encoder, "events", "Events that ended, by how", MetricType::Counter)?;
-    for (end, value) in [
+    let ended = [
         ("released", events.released),
         ("held_by_ended", events.held_by_ended),
         ("incomplete", events.incomplete),
-    ] {
-        count(&mut ends, &[("end", end)], value)?;
-    }
-    for cause in EventLossCause::ALL {
-        count(&mut ends, &[("end", cause.name())], events.lost(cause))?;
-    }
-    count(&mut ends, &[("end", SegmentDropCause::TooLong.name())], of.too_long)?;
+    ];
+    let lost = EventLossCause::ALL.map(|cause| (cause.name(), events.lost(cause)));
+    let too_long = (SegmentDropCause::TooLong.name(), of.too_long);
+    let ends = ended.into_iter().chain(lost).chain([too_long]);
+    counters(encoder, "events", "Events that ended, by how", "end", ends)?;
     let (lost_events, _) = report::lost(&naa_services::bridge_status(of));
     for (name, help, value) in [
         (
@@ -93,7 +69,7 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("wrong_credits", "Credit words that changed to what is no credit", events.wrong_credits),
         ("refused_workers", "Subscriptions that were refused", of.refused),
     ] {
-        ConstCounter::new(value).encode(family(encoder, name, help, MetricType::Counter)?)?;
+        metric(encoder, name, help, ConstCounter::new(value))?;
     }
     for (name, help, value) in [
         ("open_events", "Events on their way, or waiting", events.open as f64),
@@ -106,7 +82,7 @@ fn events(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("fill_ratio", "Part of all rings in use", of.fill),
         ("memory_bytes", "Memory that segments touched", of.memory as f64),
     ] {
-        ConstGauge::new(value).encode(family(encoder, name, help, MetricType::Gauge)?)?;
+        metric(encoder, name, help, ConstGauge::new(value))?;
     }
     Ok(())
 }
@@ -117,57 +93,37 @@ fn segments(encoder: &mut DescriptorEncoder<'_>, of: &Snapshot) -> fmt::Result {
         ("received_bytes", "Bytes of datagrams received", of.reassembly.bytes),
         ("kernel_drops", "Datagrams that the kernel dropped: the receive buffer was full", of.kernel_drops),
     ] {
-        ConstCounter::new(value).encode(family(encoder, name, help, MetricType::Counter)?)?;
+        metric(encoder, name, help, ConstCounter::new(value))?;
     }
     let status = naa_services::bridge_status(of);
     let lost = losses::datagrams(&status.reassembly.unwrap_or_default(), of.kernel_drops);
-    let mut family_of_lost = family(
-        encoder,
-        "lost_datagrams",
-        "Datagrams lost before they were part of an event",
-        MetricType::Counter,
-    )?;
-    lost.into_iter().try_for_each(|(cause, value)| count(&mut family_of_lost, &[("cause", cause)], value))?;
+    let help = "Datagrams lost before they were part of an event";
+    counters(encoder, "lost_datagrams", help, "cause", lost)?;
     let help = "Events that made room for others, by the limit";
-    let mut evicted = family(encoder, "evicted_events", help, MetricType::Counter)?;
-    Eviction::ALL
-        .into_iter()
-        .try_for_each(|by| count(&mut evicted, &[("by", by.name())], of.reassembly.evicted(by)))?;
-    let mut ports = family(encoder, "port_datagrams", "Datagrams received, by address", MetricType::Counter)?;
-    for port in of.ports.iter() {
-        count(&mut ports, &[("address", port.at.to_string().as_str())], port.datagrams)?;
-    }
-    let mut dropped =
-        family(encoder, "segments_dropped", "Datagrams not used, by cause", MetricType::Counter)?;
-    SegmentDropCause::ALL
-        .into_iter()
-        .try_for_each(|cause| count(&mut dropped, &[("cause", cause.name())], of.reassembly.dropped(cause)))
+    let evicted = Eviction::ALL.map(|by| (by.name(), of.reassembly.evicted(by)));
+    counters(encoder, "evicted_events", help, "by", evicted)?;
+    let ports = of.ports.iter().map(|port| (port.at.to_string(), port.datagrams));
+    counters(encoder, "port_datagrams", "Datagrams received, by address", "address", ports)?;
+    let dropped = SegmentDropCause::ALL.map(|cause| (cause.name(), of.reassembly.dropped(cause)));
+    counters(encoder, "segments_dropped", "Datagrams not used, by cause", "cause", dropped)
 }
 
 fn workers(encoder: &mut DescriptorEncoder<'_>, workers: &[WorkerReport]) -> fmt::Result {
-    let label = |its: &WorkerReport| (its.level.worker.to_string(), its.level.name.clone());
-    let mut fill = family(encoder, "worker_fill_ratio", "Part of a ring in use", MetricType::Gauge)?;
-    for its in workers {
-        let (number, name) = label(its);
-        let labels = [("worker", number.as_str()), ("name", name.as_str())];
-        ConstGauge::new(its.level.fill).encode(fill.encode_family(&labels)?)?;
-    }
-    for (metric, help, value) in [
-        (
-            "worker_sent_events",
-            "Events that a worker was told of",
-            (|its| its.sent) as fn(&WorkerReport) -> u64,
-        ),
-        ("worker_released_events", "Events that it gave back", |its| its.released),
-        ("worker_wrong_credits", "Credit words of it that were none", |its| its.wrong_credits),
-    ] {
-        let mut family = family(encoder, metric, help, MetricType::Counter)?;
-        for its in workers {
-            let (number, name) = label(its);
-            count(&mut family, &[("worker", number.as_str()), ("name", name.as_str())], value(its))?;
-        }
-    }
-    Ok(())
+    let labels = |its: &WorkerReport| {
+        [("worker", its.stats.id.number().to_string()), ("name", its.stats.name.to_string())]
+    };
+    let fill = workers.iter().map(|its| (labels(its), ConstGauge::new(its.stats.fill)));
+    family(encoder, "worker_fill_ratio", "Part of a ring in use", fill)?;
+    type Count = fn(&WorkerReport) -> u64;
+    let counted: [(&str, &str, Count); 3] = [
+        ("worker_sent_events", "Events that a worker was told of", |its| its.stats.sent),
+        ("worker_released_events", "Events that it gave back", |its| its.stats.released),
+        ("worker_wrong_credits", "Credit words of it that were none", |its| its.stats.wrong_credits),
+    ];
+    counted.into_iter().try_for_each(|(name, help, value)| {
+        let counts = workers.iter().map(|its| (labels(its), ConstCounter::new(value(its))));
+        family(encoder, name, help, counts)
+    })
 }
 
 /// Upper bounds of the histogram's buckets, in seconds.

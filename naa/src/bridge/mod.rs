@@ -15,7 +15,6 @@ use naa_services::BridgeQueries;
 
 pub(crate) use absent::explained;
 pub(crate) use args::BridgeArgs;
-pub(crate) use args::build;
 pub(crate) use run::STREAM_SENDS;
 
 use crate::{peer::ServerName, provider};

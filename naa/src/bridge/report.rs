@@ -21,8 +21,8 @@ pub(super) fn line(before: &Snapshot, now: &Snapshot) -> String {
     let rate = show::rate(now.events.sent_bytes.saturating_sub(before.events.sent_bytes), second);
     let events = now.events.sent.saturating_sub(before.events.sent);
     let worker = |its: &WorkerReport| {
-        let stalled = if its.level.stalled { " stalled" } else { "" };
-        format!("{} {:.0}%{stalled}", name(its), 100.0 * its.level.fill)
+        let stalled = if its.stats.stalled { " stalled" } else { "" };
+        format!("{} {:.0}%{stalled}", name(its), 100.0 * its.stats.fill)
     };
     let workers: Vec<_> = now.workers.iter().map(worker).collect();
     let workers = if workers.is_empty() { "no workers".into() } else { workers.join(", ") };
@@ -34,8 +34,8 @@ pub(super) fn line(before: &Snapshot, now: &Snapshot) -> String {
 }
 
 fn name(its: &WorkerReport) -> String {
-    match its.level.name.as_str() {
-        "" => format!("worker {}", its.level.worker),
+    match its.stats.name.as_str() {
+        "" => format!("worker {}", its.stats.id.number()),
         name => name.to_owned(),
     }
 }
@@ -123,21 +123,21 @@ pub(super) fn end_json(of: &Snapshot) -> Value {
 
 fn worker(its: &WorkerReport) -> Value {
     json!({
-        "worker": its.level.worker,
-        "name": its.level.name,
-        "member": its.level.member,
-        "placing": its.placing,
+        "worker": its.stats.id.number(),
+        "name": its.stats.name.as_str(),
+        "member": its.stats.filter.member,
+        "placing": its.stats.placing.name(),
         "peer": its.peer,
-        "fill": its.level.fill,
-        "stalled": its.level.stalled,
-        "slots": its.slots,
-        "slot_bytes": its.slot_bytes,
-        "in_use": its.in_use,
-        "outstanding": its.outstanding,
-        "sent": its.sent,
-        "bytes": its.bytes,
-        "released": its.released,
-        "wrong_credits": its.wrong_credits,
+        "fill": its.stats.fill,
+        "stalled": its.stats.stalled,
+        "slots": its.stats.slots,
+        "slot_bytes": its.stats.slot_bytes,
+        "in_use": its.stats.in_use,
+        "outstanding": its.stats.outstanding,
+        "sent": its.stats.sent,
+        "bytes": its.stats.bytes,
+        "released": its.stats.released,
+        "wrong_credits": its.stats.wrong_credits,
         "seconds": its.seconds,
     })
 }

@@ -19,7 +19,7 @@ use naa_server::{
 };
 use serde_json::json;
 
-use super::{BridgeArgs, build, exposed, report};
+use super::{BridgeArgs, exposed, report};
 use crate::{
     Usage,
     ejfat::{
@@ -78,8 +78,7 @@ pub(super) struct Args {
 pub(crate) const STREAM_SENDS: u32 = 1024;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let end = args.time.map(Duration::try_from_secs_f64).transpose();
-    let end = end.map_err(|_| Usage::error("--for wants seconds"))?;
+    let end = args.time.map(|time| values::wanted_seconds(time, "--for")).transpose()?;
     if args.tables.is_some() && !args.bridge.uses_tables() {
         return Err(Usage::error("--tables say who gets an event with --route tables only"));
     }
@@ -88,25 +87,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let wanted = args.site.wanted(&OfIni::default())?;
     let plane = args.bridge.uses_tables().then(|| tables(args)).transpose()?;
-    let bridge = build(args.bridge.config(&listen(args)?, plane.as_ref())?)?;
-    warn_of_buffer(&bridge, args.bridge.buffer())?;
+    let bridge = args.bridge.build(&listen(args)?, plane.as_ref())?;
+    values::report_buffer(bridge.buffer()? as u64, args.bridge.buffer.into());
     let (handle, addresses, skipped) = (bridge.handle(), bridge.addresses(), bridge.skipped().to_vec());
     values::report_skipped(&skipped);
     let local = bridge.local().map(|path| format!("unix:{}", path.display()));
     let server = serve(args, bridge, plane.as_ref())?;
     let of = handle.clone();
     let metrics = args.metrics.map(|at| metrics::serve(at, exposed::text(of))).transpose()?;
-    let (to_end, ended) = mpsc::channel();
     signals::on_hang_up()?;
-    if args.until_eof {
-        let to_end = to_end.clone();
-        signals::on_stdin_end(move || {
-            let _ = to_end.send(());
-        })?;
-    }
-    signals::on_terminate(move || {
-        let _ = to_end.send(());
-    })?;
+    let ended = signals::end_channel(args.until_eof)?;
     let of = handle.clone();
     let join =
         |wanted| args.site.join(wanted, &OfIni::default(), &addresses, move || bridge_state(&of.load()));
@@ -187,7 +177,7 @@ fn watch(
 /// The addresses at which segments are received.
 fn listen(args: &Args) -> anyhow::Result<Vec<String>> {
     if args.listen.is_empty() {
-        Ok(vec![args.site.own_listen(args.bridge.ports())?])
+        Ok(vec![args.site.own_listen(args.bridge.ports)?])
     } else {
         Ok(args.listen.clone())
     }
@@ -204,7 +194,7 @@ fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<SharedDataPlane>>) -> a
     if !args.allow.is_empty() {
         config.allow = AllowList::only(args.allow.clone());
     }
-    config.max_sessions = args.bridge.max_workers() + 16;
+    config.max_sessions = args.bridge.max_workers as usize + 16;
     config.max_sessions_per_peer = config.max_sessions;
     config.stream_sends = STREAM_SENDS;
     let services = naa_services::bridge(&bridge.handle());
@@ -212,25 +202,9 @@ fn serve(args: &Args, bridge: Bridge, plane: Option<&Arc<SharedDataPlane>>) -> a
     let functions = services.into_iter().chain(tables).chain([Bridge::function()]);
     let registry =
         if args.builtins { functions::registry(functions) } else { functions::services(functions) };
-    Server::start_with(config, registry?, Some(Box::new(bridge))).map_err(|error| {
-        let is_held = matches!(&error, StartError::Device { source: verbs::Error::AddressInUse { .. }, .. });
-        let error = anyhow::Error::from(error);
-        if is_held {
-            error.context("--bind names the address where workers connect, and it is taken")
-        } else {
-            error
-        }
+    Server::start_with(config, registry?, Some(Box::new(bridge))).map_err(|error| match error {
+        StartError::Device { source: verbs::Error::AddressInUse { .. }, .. } => anyhow::Error::from(error)
+            .context("--bind names the address where workers connect, and it is taken"),
+        error => error.into(),
     })
-}
-
-fn warn_of_buffer(bridge: &Bridge, wanted: u32) -> anyhow::Result<()> {
-    let granted = bridge.buffer()? as u64;
-    if granted < u64::from(wanted) {
-        let (shown, granted) = (show::bytes(wanted.into()), show::bytes(granted));
-        tracing::warn!(
-            "the receive buffer is {granted} instead of {shown}: bursts may be lost; raise it with \
-             `sysctl net.core.rmem_max={wanted}`"
-        );
-    }
-    Ok(())
 }

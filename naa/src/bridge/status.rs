@@ -58,9 +58,8 @@ fn lines(status: &BridgeStatus) -> String {
     let lost = losses::words(status);
     let header =
         ["worker", "name", "placing", "from", "slots", "fill", "events", "given back", "wrong credit"];
-    let mut rows = Vec::new();
-    for its in &status.workers {
-        rows.push([
+    let rows = status.workers.iter().map(|its| {
+        [
             its.worker.to_string(),
             its.name.clone(),
             its.placing.clone(),
@@ -70,8 +69,8 @@ fn lines(status: &BridgeStatus) -> String {
             its.sent.to_string(),
             its.released.to_string(),
             its.wrong_credits.to_string(),
-        ]);
-    }
+        ]
+    });
     format!(
         "{} events: {} to workers ({} given back, {}), {} wait, {} on their way; {lost}\n{}",
         status.opened,

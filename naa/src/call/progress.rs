@@ -1,11 +1,8 @@
 //! Shows progress on the terminal when calls take long.
 
-use std::{
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar};
 use naa_batch::{Interrupted, Phase};
 
 use super::stop;
@@ -15,10 +12,6 @@ use crate::show;
 const QUIET: Duration = Duration::from_millis(500);
 /// The time between two updates of the display of many calls.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-
-fn shows_progress() -> bool {
-    std::io::stderr().is_terminal() && !show::is_quiet()
-}
 
 /// The progress display of one call.
 #[derive(Debug)]
@@ -33,7 +26,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn start() -> Self {
-        let silent = !shows_progress();
+        let silent = !show::shows_progress();
         Self { started: Instant::now(), phase: String::new(), shown: None, silent, waiting: None }
     }
 
@@ -41,10 +34,7 @@ impl Progress {
         match &self.shown {
             Some(bar) => bar.tick(),
             None if self.started.elapsed() >= QUIET && !self.silent => {
-                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-                // The template is a constant, so the default is never used.
-                let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
-                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+                let bar = show::progress(None, true, "{spinner} {elapsed} {wide_msg}");
                 bar.set_message(self.phase.clone());
                 self.shown = Some(bar);
             }
@@ -92,15 +82,8 @@ pub(super) struct FilesProgress {
 
 impl FilesProgress {
     pub(super) fn new(files: usize, bytes: u64) -> Self {
-        let bar = if shows_progress() {
-            ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
-        } else {
-            ProgressBar::hidden()
-        };
-        // Everything is in the message, because only the message is cut to the terminal's width. The template is a
-        // constant, so the default is never used.
-        let style = ProgressStyle::with_template("{bar:10} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        // Everything is in the message, because only the message is cut to the terminal's width.
+        let bar = show::progress(Some(bytes), show::shows_progress(), "{bar:10} {wide_msg}");
         Self { bar, files, ended: 0 }
     }
 

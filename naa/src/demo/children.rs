@@ -29,7 +29,6 @@ pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
     why: String,
-    _stdin: Option<ChildStdin>,
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -45,7 +44,6 @@ impl ServerProcess {
         command.args(["serve", "--port", "0", "--json", "--until-eof", "--bind", &address.to_string()]);
         command.args(["--provider", choice.name()]);
         let mut child = command.spawn().context("cannot start the server process")?;
-        let stdin = child.stdin.take();
         let mut stdout = BufReader::new(child.stdout.take().context("the server process has no output")?);
         let mut line = String::new();
         stdout.read_line(&mut line).context("cannot read from the server process")?;
@@ -53,7 +51,7 @@ impl ServerProcess {
             Ok(status) => format!("the server process did not start on {address}: {status}"),
             Err(error) => format!("the server process did not start on {address}: {error}"),
         })?;
-        Ok(Self { child, address, why, _stdin: stdin, _stdout: stdout })
+        Ok(Self { child, address, why, _stdout: stdout })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -71,8 +69,7 @@ impl ServerProcess {
     }
 
     pub(crate) fn end(mut self) {
-        self._stdin = None;
-        // All rows are there, so it does not matter how the server ends.
+        // The wait closes the standard input of the server, which then ends. All rows are there, so it does not matter how.
         let _ = self.child.wait();
     }
 }
@@ -112,12 +109,9 @@ impl HostProcess {
         self.address
     }
 
-    /// The standard output of the process. It can be taken only once.
-    pub(crate) fn output(&mut self) -> Box<dyn std::io::Read> {
-        match self.child.stdout.take() {
-            Some(stdout) => Box::new(stdout),
-            None => Box::new(std::io::empty()),
-        }
+    /// The lines that the process prints. They can be taken only once.
+    pub(crate) fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
+        self.child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok))
     }
 
     pub(crate) fn wait(mut self) -> anyhow::Result<ExitStatus> {

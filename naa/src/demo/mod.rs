@@ -13,14 +13,12 @@ pub(crate) mod prepare;
 mod report;
 
 use std::{
-    io::{BufRead, BufReader, IsTerminal},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use naa_measure::{Column, Json, TextTable};
 
 use crate::show;
@@ -127,11 +125,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Reads rows from the host as soon as it finishes them, and prints them.
 fn collect(mut host: HostProcess, cases: &[Case], table: &mut TextTable) -> anyhow::Result<Vec<Row>> {
-    let bar = progress(cases.len() as u64);
-    let lines = BufReader::new(host.output()).lines();
+    let bar = show::steps(cases.len());
+    if show::shows_progress() {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
     bar.suspend(|| table.row(HEAD))?;
     let mut rows = Vec::new();
-    let mut lines = lines.map_while(Result::ok);
+    let mut lines = host.lines();
     for case in cases {
         bar.set_message(format!("{} {}", name(*case), case.input.text()));
         let Some(line) = lines.next() else { break };
@@ -151,18 +151,6 @@ fn collect(mut host: HostProcess, cases: &[Case], table: &mut TextTable) -> anyh
 
 fn name(case: Case) -> &'static str {
     mrsp::builtin::name(case.function).unwrap_or("unnamed")
-}
-
-fn progress(cases: u64) -> ProgressBar {
-    let target = if show::is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(cases), target);
-    // The template is a constant, so the default is never used.
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    if std::io::stderr().is_terminal() && !show::is_quiet() {
-        bar.enable_steady_tick(Duration::from_millis(200));
-    }
-    bar
 }
 
 fn table() -> TextTable {

@@ -8,23 +8,20 @@ use crate::show;
 
 /// The width of the column of levels ("ok", "note", "warn", "bad").
 const WORDS: usize = "note".len();
+/// Codes of colours.
+const GREEN: u8 = 32;
+const YELLOW: u8 = 33;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Colour(pub(super) bool);
 
 impl Colour {
-    fn paint(self, level: CheckLevel, text: &str) -> String {
-        let code = match level {
-            CheckLevel::Ok => 32,
-            CheckLevel::Note => 36,
-            CheckLevel::Warn => 33,
-            CheckLevel::Bad => 31,
-        };
+    fn paint(self, code: u8, text: &str) -> String {
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
     fn heading(self, text: &str) -> String {
-        if self.0 { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+        self.paint(1, text)
     }
 }
 
@@ -38,7 +35,7 @@ pub(super) fn report(report: &Report, colour: Colour) -> String {
     for (heading, group) in groups {
         lines.push(colour.heading(heading));
         for check in checks.iter().filter(|check| check.group == group) {
-            lines.push(row(colour, width, (check.level, word(check.level)), check.name, &check.finding));
+            lines.push(row(colour, width, style(check.level), check.name, &check.finding));
             // A remedy that a provider needs is printed at the end, with the provider.
             let is_shown = |remedy: &&String| providers.iter().any(|p| p.remedy.as_ref() == Some(*remedy));
             let remedy = check.remedy.iter().filter(|remedy| !is_shown(remedy));
@@ -48,26 +45,26 @@ pub(super) fn report(report: &Report, colour: Colour) -> String {
     }
     lines.push(colour.heading("Providers"));
     for provider in providers {
-        let level = if provider.ready { CheckLevel::Ok } else { CheckLevel::Warn };
-        let mark = if provider.ready { "yes" } else { "no" };
-        lines.push(row(colour, width, (level, mark), provider.name, &provider.why));
+        let mark = if provider.ready { ("yes", GREEN) } else { ("no", YELLOW) };
+        lines.push(row(colour, width, mark, provider.name, &provider.why));
         lines.extend(provider.self_test.iter().map(|test| more(width, &self_test(test))));
         lines.extend(provider.remedy.iter().map(|remedy| more(width, &format!("-> {remedy}"))));
     }
     lines.join("\n")
 }
 
-fn word(level: CheckLevel) -> &'static str {
+/// The word of a level, and its colour.
+fn style(level: CheckLevel) -> (&'static str, u8) {
     match level {
-        CheckLevel::Ok => "ok",
-        CheckLevel::Note => "note",
-        CheckLevel::Warn => "warn",
-        CheckLevel::Bad => "bad",
+        CheckLevel::Ok => ("ok", GREEN),
+        CheckLevel::Note => ("note", 36),
+        CheckLevel::Warn => ("warn", YELLOW),
+        CheckLevel::Bad => ("bad", 31),
     }
 }
 
-fn row(colour: Colour, width: usize, (level, mark): (CheckLevel, &str), name: &str, text: &str) -> String {
-    format!("  {}  {name:width$}  {text}", colour.paint(level, &format!("{mark:WORDS$}")))
+fn row(colour: Colour, width: usize, (mark, code): (&str, u8), name: &str, text: &str) -> String {
+    format!("  {}  {name:width$}  {text}", colour.paint(code, &format!("{mark:WORDS$}")))
 }
 
 fn more(width: usize, text: &str) -> String {

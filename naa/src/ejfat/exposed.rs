@@ -11,10 +11,11 @@ use ejfat::reassembly::{Counters, Eviction, SegmentDropCause};
 use ejfat_udp::{PortCounters, Receiver};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, text},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-    registry::Registry,
+    encoding::DescriptorEncoder,
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
+
+use crate::metrics::families::{self, counters, family, metric};
 
 /// The most that shown counters are old while the worker runs.
 const EVERY: Duration = Duration::from_millis(100);
@@ -62,16 +63,8 @@ impl Exposed {
     /// Returns the counters, and the function that turns them into text.
     pub(super) fn new() -> (Self, impl Fn() -> String + Send + Sync + 'static) {
         let shared = Shared::default();
-        let mut registry = Registry::with_prefix("naa_ejfat");
-        registry.register_collector(Box::new(shared.clone()));
-        let exposed = Self { shared, next: Instant::now() };
-        let text = move || {
-            let mut out = String::new();
-            // Writing to a string cannot fail.
-            let _ = text::encode(&mut out, &registry);
-            out
-        };
-        (exposed, text)
+        let text = families::text("naa_ejfat", shared.clone());
+        (Self { shared, next: Instant::now() }, text)
     }
 
     pub(super) fn show(&mut self, receiver: &Receiver, delivered: u64) -> anyhow::Result<()> {
@@ -114,7 +107,7 @@ impl Collector for Shared {
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+            metric(&mut encoder, name, help, gauge)?;
         }
         Ok(())
     }
@@ -122,7 +115,7 @@ impl Collector for Shared {
 
 fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result {
     let total = &shown.total;
-    let counters = [
+    for (name, help, value) in [
         ("segments", "Datagrams received", total.segments),
         ("received_bytes", "Bytes of datagrams received", total.bytes),
         (
@@ -132,61 +125,36 @@ fn totals(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result 
         ),
         ("placed_bytes", "Bytes of events received", total.placed_bytes),
         ("delivered_events", "Events handed over", shown.delivered),
-    ];
-    for (name, help, value) in counters {
-        ConstCounter::new(value).encode(family(encoder, name, help)?)?;
+    ] {
+        metric(encoder, name, help, ConstCounter::new(value))?;
     }
-    let mut dropped = family(encoder, "segments_dropped", "Datagrams not used, by cause")?;
-    for cause in SegmentDropCause::ALL {
-        value(&mut dropped, &[("cause", cause.name())], total.dropped(cause))?;
-    }
-    let mut events = family(encoder, "events", "Events that were begun and ended, by how")?;
-    ends(total).into_iter().try_for_each(|(end, count)| value(&mut events, &[("end", end)], count))?;
-    let mut evicted = family(encoder, "evicted_events", "Events that made room for others, by the limit")?;
-    Eviction::ALL
-        .into_iter()
-        .try_for_each(|by| value(&mut evicted, &[("by", by.name())], total.evicted(by)))?;
-    let mut ports = family(encoder, "port_datagrams", "Datagrams received, by address")?;
-    shown.ports.iter().try_for_each(|of| value(&mut ports, &[("address", &of.at.to_string())], of.datagrams))
+    let dropped = SegmentDropCause::ALL.map(|cause| (cause.name(), total.dropped(cause)));
+    counters(encoder, "segments_dropped", "Datagrams not used, by cause", "cause", dropped)?;
+    counters(encoder, "events", "Events that were begun and ended, by how", "end", ends(total))?;
+    let help = "Events that made room for others, by the limit";
+    let evicted = Eviction::ALL.map(|by| (by.name(), total.evicted(by)));
+    counters(encoder, "evicted_events", help, "by", evicted)?;
+    let ports = shown.ports.iter().map(|of| (of.at.to_string(), of.datagrams));
+    counters(encoder, "port_datagrams", "Datagrams received, by address", "address", ports)
 }
 
 fn by_sender(encoder: &mut DescriptorEncoder<'_>, shown: &Snapshot) -> fmt::Result {
     let senders: Vec<_> = shown.senders.iter().map(|(address, counters)| (name(address), counters)).collect();
-    let mut segments = family(encoder, "sender_segments", "Datagrams received, by sender")?;
-    for (sender, counters) in &senders {
-        value(&mut segments, &[("sender", sender.as_str())], counters.segments)?;
-    }
-    let help = "Datagrams not used, by sender and cause";
-    let mut dropped = family(encoder, "sender_segments_dropped", help)?;
-    for (sender, counters) in &senders {
-        for cause in SegmentDropCause::ALL.into_iter().filter(|&cause| counters.dropped(cause) > 0) {
-            let labels = [("sender", sender.as_str()), ("cause", cause.name())];
-            value(&mut dropped, &labels, counters.dropped(cause))?;
-        }
-    }
-    let mut events = family(encoder, "sender_events", "Events that ended, by sender and how")?;
-    for (sender, counters) in &senders {
-        for (end, count) in ends(counters) {
-            value(&mut events, &[("sender", sender.as_str()), ("end", end)], count)?;
-        }
-    }
-    Ok(())
-}
-
-fn family<'a>(
-    encoder: &'a mut DescriptorEncoder<'_>,
-    name: &'a str,
-    help: &str,
-) -> Result<MetricEncoder<'a>, fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)
-}
-
-fn value<const N: usize>(
-    family: &mut MetricEncoder<'_>,
-    labels: &[(&str, &str); N],
-    count: u64,
-) -> fmt::Result {
-    ConstCounter::new(count).encode(family.encode_family(labels)?)
+    let segments = senders.iter().map(|(sender, counters)| (sender, counters.segments));
+    counters(encoder, "sender_segments", "Datagrams received, by sender", "sender", segments)?;
+    let dropped = senders.iter().flat_map(|(sender, counters)| {
+        let dropped = SegmentDropCause::ALL.map(|cause| (cause, counters.dropped(cause)));
+        dropped.into_iter().filter(|(_, count)| *count > 0).map(move |(cause, count)| {
+            ([("sender", sender.as_str()), ("cause", cause.name())], ConstCounter::new(count))
+        })
+    });
+    family(encoder, "sender_segments_dropped", "Datagrams not used, by sender and cause", dropped)?;
+    let events = senders.iter().flat_map(|(sender, counters)| {
+        let event =
+            move |(end, count)| ([("sender", sender.as_str()), ("end", end)], ConstCounter::new(count));
+        ends(counters).map(event)
+    });
+    family(encoder, "sender_events", "Events that ended, by sender and how", events)
 }
 
 fn ends(counters: &Counters) -> [(&'static str, u64); 4] {
@@ -208,6 +176,8 @@ fn name((address, data_id): &Sender) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::{encoding::text, registry::Registry};
+
     use super::*;
 
     /// A writer of a scrape that fails if the scrape keeps the worker from showing a new snapshot.

@@ -6,10 +6,6 @@ mod settings;
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -22,9 +18,9 @@ use super::{
     sink::{EventSink, FolderSink, Nowhere, Pipe, Shell, StandardOutput},
     site::{self, Joined},
     status_line::StatusLine,
-    values::{addresses, memory, report_skipped, size},
+    values::{addresses, memory, report_buffer, report_skipped, size, wanted_seconds},
 };
-use crate::{Usage, metrics, show, signals};
+use crate::{metrics, show, signals};
 pub(crate) use report::port;
 use report::{report, summary};
 
@@ -125,11 +121,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (config, of_ini) = settings::config(args)?;
     let wanted = args.site.wanted(&of_ini)?;
-    let end = args
-        .time
-        .map(Duration::try_from_secs_f64)
-        .transpose()
-        .map_err(|_| Usage::error("--for wants seconds"))?;
+    let end = args.time.map(|time| wanted_seconds(time, "--for")).transpose()?;
     // Opening a pipe waits for a reader, so no event is received before there is one.
     let mut sink = sink(args)?;
     let buffer = config.buffer.unwrap_or_default() as u64;
@@ -137,9 +129,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     report_skipped(receiver.skipped());
     report_buffer(receiver.buffer()? as u64, buffer);
     let mut exposed = expose(args)?;
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
+    signals::on_terminate(|| {})?;
     let gauge = wanted.is_some().then(|| receiver.gauge()).transpose()?;
     let join = |(wanted, gauge): (_, Gauge)| {
         args.site.join(wanted, &of_ini, &receiver.addresses(), move || site::state(&gauge))
@@ -147,7 +137,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut joined = wanted.zip(gauge).map(join).transpose()?;
     ready(args, &receiver, joined.as_ref(), exposed.as_ref().map(|(_, at)| *at))?;
     if args.out.is_none() && args.pipe.is_none() && args.exec.is_none() && !args.stdout {
-        say("events are counted and thrown away; give --out, --pipe, --exec or --stdout to keep them");
+        show::note("events are counted and thrown away; give --out, --pipe, --exec or --stdout to keep them");
     }
     let begin = Instant::now();
     let mut line = StatusLine::new(args.json || args.stdout);
@@ -155,7 +145,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut undelivered = 0;
     let done = |delivered| args.events.is_some_and(|events| delivered >= events);
     while !done(delivered) {
-        let is_over = stopped.load(Ordering::Relaxed) || end.is_some_and(|end| begin.elapsed() >= end);
+        let is_over = signals::is_ending() || end.is_some_and(|end| begin.elapsed() >= end);
         // A registered worker goes on receiving until nothing is sent to it any more.
         if is_over && joined.as_mut().is_none_or(Joined::has_left) {
             break;
@@ -164,7 +154,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         if over.is_some() {
             break;
         }
-        let goes_on = || joined.is_some() || !stopped.load(Ordering::Relaxed);
+        let goes_on = || joined.is_some() || !signals::is_ending();
         let deliver = |event: ReceivedEvent<'_>| {
             if problem.is_some() {
                 undelivered += 1;
@@ -192,7 +182,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let finished = sink.finish();
     if let Some(problem) = problem {
         let (took, lost) = (show::count(delivered, "event"), show::count(undelivered, "event"));
-        say(&format!(
+        show::note(&format!(
             "{took} delivered before the failure, {lost} not delivered, {} open",
             receiver.reassembler().open_events()
         ));
@@ -209,7 +199,7 @@ fn sink(args: &Args) -> anyhow::Result<Box<dyn EventSink>> {
     Ok(match (&args.out, &args.pipe, &args.exec) {
         (Some(folder), ..) => Box::new(FolderSink::new(folder)?),
         (_, Some(path), _) => {
-            say(&format!("waiting for a reader of {}", path.display()));
+            show::note(&format!("waiting for a reader of {}", path.display()));
             Box::new(Pipe::open(path)?)
         }
         (_, _, Some(command)) => Box::new(Shell(command.clone())),
@@ -222,16 +212,6 @@ fn expose(args: &Args) -> anyhow::Result<Option<(Exposed, SocketAddr)>> {
     let Some(address) = args.metrics else { return Ok(None) };
     let (exposed, text) = Exposed::new();
     Ok(Some((exposed, metrics::serve(address, text)?)))
-}
-
-fn report_buffer(granted: u64, wanted: u64) {
-    if granted < wanted {
-        let (shown, granted) = (show::bytes(wanted), show::bytes(granted));
-        tracing::warn!(
-            "the receive buffer is {granted} instead of {shown}: bursts may be lost; raise it with \
-             `sysctl net.core.rmem_max={wanted}`"
-        );
-    }
 }
 
 fn ready(
@@ -254,11 +234,6 @@ fn ready(
     let all = addresses(&receiver.addresses());
     let metrics = metrics.map_or(String::new(), |at| format!(", metrics at http://{at}/metrics"));
     let worker = joined.map_or(String::new(), |joined| format!(", {}", joined.line()));
-    say(&format!("receiving at {all}{worker}{metrics}; Ctrl-C ends it"));
+    show::note(&format!("receiving at {all}{worker}{metrics}; Ctrl-C ends it"));
     Ok(())
-}
-
-/// Prints a line to standard error. Errors are ignored.
-fn say(text: &str) {
-    show::note(text);
 }

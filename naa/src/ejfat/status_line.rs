@@ -1,11 +1,8 @@
 //! A line of statistics each second on a terminal.
 
-use std::{
-    io::{IsTerminal, stderr},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::show;
 
@@ -17,11 +14,7 @@ pub(crate) struct StatusLine {
 
 impl StatusLine {
     pub(crate) fn new(quiet: bool) -> Self {
-        let bar = (!quiet && !show::is_quiet() && stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new_spinner();
-            bar.set_style(ProgressStyle::with_template("{msg}").expect("a template"));
-            bar
-        });
+        let bar = (!quiet && show::shows_progress()).then(|| show::progress(None, true, "{msg}"));
         Self { bar, next: Instant::now() }
     }
 

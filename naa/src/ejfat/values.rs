@@ -1,6 +1,9 @@
 //! Numbers and addresses on the command line and in INI files.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use ejfat::listen::{self, Listen, PortChoice};
 
@@ -58,6 +61,28 @@ pub(crate) fn check_max_event(max_event: u32, memory: u64) -> anyhow::Result<()>
         )));
     }
     Ok(())
+}
+
+/// Reads the seconds of the option `what`.
+pub(crate) fn seconds(seconds: f64, what: &str) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| Usage::error(format!("{what} {seconds} is no time in seconds")))
+}
+
+/// Reads the seconds of an option, as [`seconds`] does, with a shorter error.
+pub(crate) fn wanted_seconds(seconds: f64, option: &str) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| Usage::error(format!("{option} wants seconds")))
+}
+
+/// Warns if the system granted a smaller receive buffer than was asked for.
+pub(crate) fn report_buffer(granted: u64, wanted: u64) {
+    if granted < wanted {
+        let (shown, granted) = (show::bytes(wanted), show::bytes(granted));
+        tracing::warn!(
+            "the receive buffer is {granted} instead of {shown}: bursts may be lost; raise it with \
+             `sysctl net.core.rmem_max={wanted}`"
+        );
+    }
 }
 
 /// Warns of ports of a range that another process holds: segments to them are not received.

@@ -4,10 +4,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroU64,
     path::PathBuf,
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
+    sync::{Arc, mpsc::RecvTimeoutError},
     time::Duration,
 };
 
@@ -22,7 +19,7 @@ use naa_server::{
     allow::{AllowList, Network},
     functions,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{callers, counts, engine::Engine, location};
 use crate::{
@@ -141,32 +138,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let config = ForwarderConfig { listen, buffer: args.buffer as usize };
     let forwarder = Forwarder::start(&config, &plane).map_err(|error| explained(error, &config.listen))?;
     values::report_skipped(forwarder.skipped());
-    if forwarder.buffer() / 2 < args.buffer as usize {
-        tracing::warn!(
-            "the receive buffer is {} instead of {}: bursts may be lost; raise it with \
-             `sysctl net.core.rmem_max={}`",
-            show::bytes(forwarder.buffer() as u64 / 2),
-            show::bytes(args.buffer.into()),
-            args.buffer
-        );
-    }
+    values::report_buffer(forwarder.buffer() as u64 / 2, args.buffer.into());
     let grpc = args.grpc.map(|at| grpc::serve_to(grpc_callers(args), at, plane.clone())).transpose()?;
     let server = mrsp.map(|at| serve(args, at, &plane)).transpose()?;
     let (of, ports) = (plane.clone(), forwarder.ports());
     let text = move || counts::metrics(&message::of_counters(&of.counters()), &ports.counters());
     let metrics = args.metrics.map(|at| metrics::serve(at, text)).transpose()?;
 
-    let (to_end, ended) = mpsc::channel();
     signals::on_hang_up()?;
-    if args.until_eof {
-        let to_end = to_end.clone();
-        signals::on_stdin_end(move || {
-            let _ = to_end.send(());
-        })?;
-    }
-    signals::on_terminate(move || {
-        let _ = to_end.send(());
-    })?;
+    let ended = signals::end_channel(args.until_eof)?;
     let grpc_at = grpc.as_ref().map(grpc::GrpcServer::address);
     ready(args, &forwarder, grpc_at, server.as_ref().map(Server::address), metrics)?;
     let mut line = StatusLine::new(args.json);
@@ -265,11 +245,9 @@ fn ready(
     metrics: Option<SocketAddr>,
 ) -> anyhow::Result<()> {
     if args.json {
-        let addresses: Vec<_> = forwarder.addresses().iter().map(ToString::to_string).collect();
-        let mut ready = json!({ "event": "ready", "addresses": addresses, "skipped": forwarder.skipped() });
-        for (name, at) in [("grpc", grpc), ("mrsp", mrsp), ("metrics", metrics)] {
-            ready[name] = at.map_or(Value::Null, |at| at.to_string().into());
-        }
+        let (addresses, skipped) = (forwarder.addresses(), forwarder.skipped());
+        let ready = json!({"event": "ready", "addresses": addresses, "skipped": skipped, "grpc": grpc, "mrsp": mrsp,
+            "metrics": metrics});
         return Ok(show::line(&ready.to_string())?);
     }
     if show::is_quiet() {

@@ -51,16 +51,12 @@ impl FromStr for TableLocation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(address) = text.strip_prefix("grpc://") {
-            return Ok(Self::Grpc(address.trim_end_matches('/').into()));
+        match text.split_once("://").map(|(scheme, place)| (scheme, place.trim_end_matches('/'))) {
+            Some(("grpc", address)) => Ok(Self::Grpc(address.into())),
+            Some(("grpcs", address)) => Ok(Self::Grpcs(address.into())),
+            Some(("mrsp", server)) => server.parse().map(Self::Mrsp),
+            _ => Ok(Self::File(text.into())),
         }
-        if let Some(address) = text.strip_prefix("grpcs://") {
-            return Ok(Self::Grpcs(address.trim_end_matches('/').into()));
-        }
-        if let Some(server) = text.strip_prefix("mrsp://") {
-            return server.trim_end_matches('/').parse().map(Self::Mrsp);
-        }
-        Ok(Self::File(text.into()))
     }
 }
 

@@ -3,10 +3,7 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{
-        atomic::Ordering::Relaxed,
-        mpsc::{self, RecvTimeoutError},
-    },
+    sync::{atomic::Ordering::Relaxed, mpsc::RecvTimeoutError},
     time::{Duration, Instant},
 };
 
@@ -102,16 +99,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             Some(metrics::serve_with_health(at, text, move || ready.ready())?)
         }
     };
-    let (to_end, ended) = mpsc::channel();
-    if args.until_eof {
-        let to_end = to_end.clone();
-        signals::on_stdin_end(move || {
-            let _ = to_end.send(());
-        })?;
-    }
-    signals::on_terminate(move || {
-        let _ = to_end.send(());
-    })?;
+    let ended = signals::end_channel(args.until_eof)?;
     local::put(&state, daemon.public(), daemon.token_file())?;
     ready(args, &daemon, metrics)?;
     let mut line = StatusLine::new(args.json);

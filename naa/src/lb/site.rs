@@ -30,7 +30,7 @@ const URI: &str = "An EJFAT URI: where the control plane is, a reservation, and 
 /// Where the control plane is, and how results are printed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_arg("uri", |uri| uri.help(URI)))]
-struct At {
+pub(super) struct At {
     #[command(flatten)]
     control_plane: UriArgs,
     /// Print JSON
@@ -40,7 +40,7 @@ struct At {
 
 /// Which reservation, where its control plane is, and how results are printed.
 #[derive(Clone, Debug, clap::Args)]
-struct Of {
+pub(super) struct Of {
     /// The number of the reservation, as `naa lb overview` shows it [default: the URI's]
     #[arg(long, value_name = "ID")]
     lb: Option<String>,
@@ -92,7 +92,7 @@ pub(super) enum Command {
     Reserve(reserve::Args),
     /// End a reservation, with its worker sessions and its senders
     #[command(after_help = "Examples:\n  naa lb free")]
-    Free(Free),
+    Free(Of),
     /// Show what each worker gets, and why
     #[command(after_help = status::EXAMPLES)]
     Status(status::Args),
@@ -109,33 +109,28 @@ pub(super) enum Command {
     Reset(Reset),
     /// Add or remove addresses from which segments come
     #[command(
+        subcommand,
         after_help = "Examples:\n  naa lb senders add 10.9.0.5 fd00:9::5\n  naa lb senders remove 10.9.0.5"
     )]
-    Senders(Senders),
+    Senders(Change),
     /// End worker sessions, or set which slots they demand
-    #[command(after_help = share::EXAMPLES)]
-    Workers(share::Args),
+    #[command(subcommand, after_help = share::EXAMPLES)]
+    Workers(share::Command),
     /// Make, show and revoke tokens
-    #[command(after_help = tokens::EXAMPLES)]
-    Tokens(tokens::Args),
+    #[command(subcommand, after_help = tokens::EXAMPLES)]
+    Tokens(tokens::Command),
     /// Print time series of a control plane
     #[command(after_help = timeseries::EXAMPLES)]
     Timeseries(timeseries::Args),
     /// Show name and version of the control plane's program
     #[command(after_help = "Examples:\n  naa lb version")]
-    Version(Version),
+    Version(At),
     /// Copy the store of a control plane of naa into one file
     #[command(after_help = store::EXAMPLES)]
     Backup(store::Backup),
     /// Replace the store of a control plane of naa by a backup
     #[command(after_help = store::EXAMPLES)]
     Restore(store::Restore),
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Free {
-    #[command(flatten)]
-    of: Of,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -156,14 +151,8 @@ pub(super) struct Reset {
     of: Of,
 }
 
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Senders {
-    #[command(subcommand)]
-    what: Change,
-}
-
 #[derive(Clone, Debug, Subcommand)]
-enum Change {
+pub(super) enum Change {
     /// Let the load balancer take segments from these addresses
     #[command(after_help = "Examples:\n  naa lb senders add 10.9.0.5")]
     Add(Addresses),
@@ -173,18 +162,12 @@ enum Change {
 }
 
 #[derive(Clone, Debug, clap::Args)]
-struct Addresses {
+pub(super) struct Addresses {
     /// IP addresses of senders
     #[arg(value_name = "ADDRESS", required = true)]
     addresses: Vec<IpAddr>,
     #[command(flatten)]
     of: Of,
-}
-
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Version {
-    #[command(flatten)]
-    at: At,
 }
 
 pub(super) fn run(command: &Command) -> anyhow::Result<()> {
@@ -197,24 +180,24 @@ pub(super) fn run(command: &Command) -> anyhow::Result<()> {
 fn execute(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Reserve(args) => reserve::run(args),
-        Command::Free(args) => {
-            let (lb, connection) = args.of.connect()?;
+        Command::Free(of) => {
+            let (lb, connection) = of.connect()?;
             connection.free(&lb)?;
-            args.of.at.done(&json!({ "freed": lb }), || format!("reservation {lb} has ended"))
+            of.at.done(&json!({ "freed": lb }), || format!("reservation {lb} has ended"))
         }
         Command::Status(args) => status::run(args),
         Command::Overview(args) => overview::run(args),
         Command::Extend(args) => reserve::extend(args),
         Command::Reset(args) => reset(args),
-        Command::Senders(Senders { what }) => senders(what),
-        Command::Workers(args) => share::run(args),
-        Command::Tokens(args) => tokens::run(args),
+        Command::Senders(change) => senders(change),
+        Command::Workers(command) => share::run(command),
+        Command::Tokens(command) => tokens::run(command),
         Command::Timeseries(args) => timeseries::run(args),
-        Command::Version(args) => {
-            let (_, connection) = args.at.connect()?;
+        Command::Version(at) => {
+            let (_, connection) = at.connect()?;
             let pb::VersionReply { commit, build, compat_tag } = connection.version()?;
             let object = json!({ "commit": commit, "build": build, "compat_tag": compat_tag });
-            args.at.done(&object, || format!("{commit}, {build}; speaks the API of {compat_tag}"))
+            at.done(&object, || format!("{commit}, {build}; speaks the API of {compat_tag}"))
         }
         Command::Backup(args) => store::backup(args),
         Command::Restore(args) => store::restore(args),

@@ -118,12 +118,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         Command::Diff { before, after } => {
             let newest = |place| -> anyhow::Result<_> {
-                Ok(args
-                    .access
-                    .sets(place, read_any, None, true)?
-                    .pop()
-                    .map(|set| set.rules)
-                    .unwrap_or_default())
+                let newest = args.access.sets(place, read_any, None, true)?.pop();
+                Ok(newest.map(|set| set.rules).unwrap_or_default())
             };
             let differences = differences::lines(&*newest(before)?, &*newest(after)?);
             differences.iter().try_for_each(|line| show::line(line))?;

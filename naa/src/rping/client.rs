@@ -1,22 +1,19 @@
 //! The client: it advertises its buffers, checks the data that come back, and disconnects.
 
-use std::time::Instant;
+use std::{net::SocketAddr, time::Instant};
 
 use anyhow::bail;
 use verbs::CmEvent;
 
 use super::{
     Args, Report,
-    connection::{ReceiveResult, RpingConnection, RpingDevice, conn_param, socket},
+    connection::{ReceiveResult, RpingConnection, RpingDevice, conn_param},
     message, printable,
 };
 use crate::show;
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let local = match args.source {
-        Some(ip) => ip,
-        None => naa_provider::source_for(args.address)?,
-    };
+    let local = args.source.map_or_else(|| naa_provider::source_for(args.address), Ok)?;
     let device = RpingDevice::open(local, args.provider.choice()?, false)?;
     let mut connection = RpingConnection::new(&device, args.size)?;
     let path_mtu = connect(&device, &mut connection, args)?;
@@ -28,23 +25,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let seconds = start.elapsed().as_secs_f64();
     connection.close();
-    let report = Report {
-        role: "client",
-        provider: device.context.attr().provider,
-        why: device.why.clone(),
-        device: device.context.attr().name.clone(),
-        peer: socket(args.address, args.port).to_string(),
-        path_mtu,
-        size: args.size,
-        rounds,
-        seconds,
-        validated: args.validate,
-    };
+    let attr = device.context.attr();
+    let (provider, why, device) = (attr.provider, device.why.clone(), attr.name.clone());
+    let (role, peer) = ("client", SocketAddr::new(args.address, args.port).to_string());
+    let (size, validated) = (args.size, args.validate);
+    let report = Report { role, provider, why, device, peer, path_mtu, size, rounds, seconds, validated };
     report.print(args.json)
 }
 
-fn connect(device: &RpingDevice, connection: &mut RpingConnection, args: &Args) -> anyhow::Result<u32> {
-    let server = socket(args.address, args.port);
+fn connect(device: &RpingDevice, connection: &mut RpingConnection<'_>, args: &Args) -> anyhow::Result<u32> {
+    let server = SocketAddr::new(args.address, args.port);
     let id = device.channel.connect(&connection.qp, server, &conn_param())?;
     connection.bind(id);
     match device.next_event_of(id, None)? {
@@ -63,7 +53,7 @@ fn connect(device: &RpingDevice, connection: &mut RpingConnection, args: &Args) 
     }
 }
 
-fn round(connection: &RpingConnection, args: &Args, n: u32) -> anyhow::Result<()> {
+fn round(connection: &RpingConnection<'_>, args: &Args, n: u32) -> anyhow::Result<()> {
     let size = args.size;
     let sent = message(n, size as usize);
     connection.buffer.memory().write(0, &sent);

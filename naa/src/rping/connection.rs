@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -18,9 +18,9 @@ use verbs::{
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 const ADVERTISEMENT: usize = 16;
 
-/// CM events that are handled later. Clones share them.
-#[derive(Clone, Default)]
-struct Others(Arc<Mutex<VecDeque<CmEvent>>>);
+/// CM events that are handled later.
+#[derive(Default)]
+struct Others(Mutex<VecDeque<CmEvent>>);
 
 impl Others {
     /// The most clients that wait; requests of further ones are dropped.
@@ -106,17 +106,14 @@ pub(super) fn conn_param() -> ConnParam {
     ConnParam { retry_count: 7, rnr_retry_count: 7, ..ConnParam::default() }
 }
 
-pub(super) struct RpingConnection {
+pub(super) struct RpingConnection<'a> {
+    device: &'a RpingDevice,
     cq: Cq,
     pub(super) qp: Qp,
     /// The memory of messages: they are received in the first half, and sent from the second one.
     control: Mr,
     pub(super) buffer: Mr,
     id: Option<CmId>,
-    current: Arc<Mutex<Option<CmId>>>,
-    channel: Channel,
-    others: Others,
-    context: Context,
 }
 
 /// What a wait for a message returned.
@@ -129,9 +126,9 @@ pub(super) enum ReceiveResult {
     Closed,
 }
 
-impl RpingConnection {
+impl<'a> RpingConnection<'a> {
     /// Makes the queue pair and posts the first receive, so that the peer never finds a queue pair without a receive.
-    pub(super) fn new(device: &RpingDevice, size: u32) -> anyhow::Result<Self> {
+    pub(super) fn new(device: &'a RpingDevice, size: u32) -> anyhow::Result<Self> {
         let cq = device.context.create_cq(32)?;
         let qp = device.pd.create_qp(
             &cq,
@@ -141,17 +138,8 @@ impl RpingConnection {
         let register = |len: usize| -> anyhow::Result<Mr> {
             Ok(device.pd.reg_mr(&region::alloc(len).context("cannot allocate a buffer")?, Access::ALL)?)
         };
-        let connection = Self {
-            cq,
-            qp,
-            control: register(2 * ADVERTISEMENT)?,
-            buffer: register(size as usize)?,
-            id: None,
-            current: device.current.clone(),
-            channel: device.channel.clone(),
-            others: device.others.clone(),
-            context: device.context.clone(),
-        };
+        let (control, buffer) = (register(2 * ADVERTISEMENT)?, register(size as usize)?);
+        let connection = Self { device, cq, qp, control, buffer, id: None };
         connection.post_recv()?;
         Ok(connection)
     }
@@ -159,7 +147,7 @@ impl RpingConnection {
     /// Sets the CM ID of this connection.
     pub(super) fn bind(&mut self, id: CmId) {
         self.id = Some(id);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        *self.device.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
     }
 
     fn post_recv(&self) -> anyhow::Result<()> {
@@ -169,19 +157,19 @@ impl RpingConnection {
     /// The next completion; `None` if the peer has closed the connection and all completions before were taken.
     fn completion(&self) -> anyhow::Result<Option<Wc>> {
         let deadline = Some(Instant::now() + TIME_LIMIT);
-        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.channel.id()) };
+        let on = WaitOn { cq: Some(self.cq.id()), channel: Some(self.device.channel.id()) };
         loop {
             if let Some(wc) = self.cq.poll_one()? {
                 return Ok(Some(wc));
             }
-            match self.channel.next_event()? {
+            match self.device.channel.next_event()? {
                 Some(CmEvent::Disconnected { id }) if Some(id) == self.id => {
                     return Ok(self.cq.poll_one()?);
                 }
                 // It is the late confirmation of this connection.
                 Some(event) if Some(event.id()) == self.id => {}
-                Some(event) => self.others.keep(event),
-                None if self.context.wait(on, WaitMode::Adaptive, deadline)? == Wake::TimedOut => {
+                Some(event) => self.device.others.keep(event),
+                None if self.device.context.wait(on, WaitMode::Adaptive, deadline)? == Wake::TimedOut => {
                     bail!("the peer went silent for {} s", TIME_LIMIT.as_secs());
                 }
                 None => {}
@@ -244,20 +232,16 @@ impl RpingConnection {
     /// Disconnects from the peer.
     pub(super) fn close(&mut self) {
         if let Some(id) = self.id.take() {
-            *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.device.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
             // Errors do not matter: the connection is over, even if the peer was gone already.
-            let _ = self.channel.disconnect(id);
-            let _ = self.channel.destroy_id(id);
+            let _ = self.device.channel.disconnect(id);
+            let _ = self.device.channel.destroy_id(id);
         }
     }
 }
 
-impl Drop for RpingConnection {
+impl Drop for RpingConnection<'_> {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-pub(super) fn socket(ip: IpAddr, port: u16) -> SocketAddr {
-    SocketAddr::new(ip, port)
 }

@@ -7,7 +7,7 @@ use verbs::{CmEvent, CmId, SendOp};
 
 use super::{
     Args, Report,
-    connection::{ReceiveResult, RpingConnection, RpingDevice, conn_param, socket},
+    connection::{ReceiveResult, RpingConnection, RpingDevice, conn_param},
     printable,
 };
 use crate::show;
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let device = RpingDevice::open(args.address, args.provider.choice()?, true)?;
     let (listener, port) = device.channel.listen(args.port, 8)?;
     if args.verbose {
-        let listening = socket(args.address, port);
+        let listening = std::net::SocketAddr::new(args.address, port);
         show::note(&format!("listening on {listening} ({})", device.context.attr().name));
     }
     loop {
@@ -62,7 +62,7 @@ fn serve(device: &RpingDevice, args: &Args, id: CmId, peer: String) -> anyhow::R
 }
 
 /// Serves one round. Returns the bytes that were moved, or `None` when the client is done.
-fn round(connection: &RpingConnection, args: &Args) -> anyhow::Result<Option<u32>> {
+fn round(connection: &RpingConnection<'_>, args: &Args) -> anyhow::Result<Option<u32>> {
     let ReceiveResult::Advertised { remote, size } = connection.receive()? else { return Ok(None) };
     if size as usize > connection.buffer.memory().len() {
         bail!("the client advertises {size} bytes; rping's messages have at most 65536");

@@ -5,25 +5,19 @@ use std::{fmt, sync::Arc};
 use naa_server::counters::{Cut, ServerCounters, SourceNetworkCounters};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _, text},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-    registry::Registry,
+    encoding::DescriptorEncoder,
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
 };
 use serde_json::{Value, json};
+
+use crate::metrics::families::{self, counters, family, metric};
 
 #[derive(Debug)]
 struct ServerCollector(Arc<ServerCounters>);
 
 /// Returns a function that makes the text with the counters at the time of a request.
 pub(super) fn text(stats: Arc<ServerCounters>) -> impl Fn() -> String + Send + Sync + 'static {
-    let mut registry = Registry::with_prefix("naa_server");
-    registry.register_collector(Box::new(ServerCollector(stats)));
-    move || {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = text::encode(&mut out, &registry);
-        out
-    }
+    families::text("naa_server", ServerCollector(stats))
 }
 
 /// The JSON object at the end; `peers` are those that have sessions, memory or calls.
@@ -79,17 +73,12 @@ impl Collector for ServerCollector {
             ("received_bytes", "Bytes of calls' regions", &of.bytes_in),
             ("sent_bytes", "Bytes of results", &of.bytes_out),
         ] {
-            let family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(value.get()).encode(family)?;
+            metric(&mut encoder, name, help, ConstCounter::new(value.get()))?;
         }
         let help = "Calls that were cut: nobody got the result of their function";
-        let mut family = encoder.encode_descriptor("calls_cut", help, None, MetricType::Counter)?;
-        for cause in Cut::ALL {
-            let labels = [("cause", cause.name())];
-            ConstCounter::new(of.calls_cut(cause).get()).encode(family.encode_family(&labels)?)?;
-        }
-        let family = encoder.encode_descriptor("sessions", "Sessions now", None, MetricType::Gauge)?;
-        ConstGauge::new(of.sessions.get()).encode(family)?;
+        let cut = Cut::ALL.map(|cause| (cause.name(), of.calls_cut(cause).get()));
+        counters(&mut encoder, "calls_cut", help, "cause", cut)?;
+        metric(&mut encoder, "sessions", "Sessions now", ConstGauge::new(of.sessions.get()))?;
         peers(&mut encoder, &of.peers())
     }
 }
@@ -106,25 +95,17 @@ fn peers(encoder: &mut DescriptorEncoder<'_>, peers: &[SourceNetworkCounters]) -
         }),
     ];
     for (name, help, value) in now {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for of in peers {
-            let labels = [("peer", label(of))];
-            ConstGauge::new(value(of)).encode(family.encode_family(&labels)?)?;
-        }
+        let values = peers.iter().map(|of| ([("peer", label(of))], ConstGauge::new(value(of))));
+        family(encoder, name, help, values)?;
     }
     let counted: [(&str, &str, Value); 3] = [
         ("peer_calls", "Calls of a peer since it came", |of| of.calls),
         ("peer_calls_refused", "Calls of a peer answered with BUSY", |of| of.calls_refused),
         ("peer_memory_refused", "Requests of a peer for memory that were refused", |of| of.memory_refused),
     ];
-    for (name, help, value) in counted {
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for of in peers {
-            let labels = [("peer", label(of))];
-            ConstCounter::new(value(of)).encode(family.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+    counted.into_iter().try_for_each(|(name, help, value)| {
+        counters(encoder, name, help, "peer", peers.iter().map(|of| (label(of), value(of))))
+    })
 }
 
 fn label(of: &SourceNetworkCounters) -> String {

@@ -133,8 +133,7 @@ impl Args {
 
     fn bridge(&self) -> anyhow::Result<Bridge> {
         let args = bridge::BridgeArgs::usual(self.bridge_local.clone(), self.limits.clone());
-        let config = args.config(&self.bridge, None)?;
-        bridge::build(config)
+        args.build(&self.bridge, None)
     }
 }
 

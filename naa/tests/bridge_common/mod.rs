@@ -3,66 +3,42 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
-    process::{Child, ChildStdin, ChildStdout, Stdio},
+    process::{Child, Stdio},
 };
 
 use serde_json::Value;
 
-use crate::common::{TempFolder, naa};
+use crate::common::{Process, TempFolder, naa};
 
 /// A bridge on a loopback address of its own, until it is told to end.
-pub(crate) struct BridgeProcess {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    out: BufReader<ChildStdout>,
-    pub(crate) ready: Value,
-}
+pub(crate) struct BridgeProcess(pub(crate) Process);
 
 impl BridgeProcess {
     pub(crate) fn start(ip: &str, folder: &TempFolder, more: &[&str]) -> Self {
         let local = folder.file("socket");
         let mut command = naa(&["bridge", "--json", "--until-eof", "--provider", "embedded", "--port", "0"]);
         command.args(["--bind", ip, "--listen", &format!("{ip}:0"), "--local", &local]).args(more);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a bridge starts");
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        out.read_line(&mut line).expect("the bridge speaks");
-        let ready: Value = serde_json::from_str(&line).expect("the bridge is ready");
-        assert_eq!(ready["event"], "ready");
-        Self { stdin: child.stdin.take(), child, out, ready }
+        Self(Process::spawn(&mut command))
     }
 
     /// Where segments go.
     pub(crate) fn segments(&self) -> &str {
-        self.ready["segments"][0].as_str().expect("an address")
+        self.0.text("/segments/0")
     }
 
     /// Where workers subscribe, and questions are asked.
     pub(crate) fn workers(&self) -> &str {
-        self.ready["workers"].as_str().expect("an address")
+        self.0.text("/workers")
     }
 
     /// Where workers of this machine do.
     pub(crate) fn local(&self) -> &str {
-        self.ready["local"].as_str().expect("a socket")
+        self.0.text("/local")
     }
 
     /// What it reports at its end.
-    pub(crate) fn end(mut self) -> Value {
-        self.stdin = None;
-        let mut said = String::new();
-        self.out.read_to_string(&mut said).expect("the bridge speaks");
-        assert!(self.child.wait().expect("it ends").success());
-        let last = said.lines().last().expect("a last line");
-        serde_json::from_str(last).expect("JSON")
-    }
-}
-
-impl Drop for BridgeProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(crate) fn end(self) -> Value {
+        self.0.end()
     }
 }
 

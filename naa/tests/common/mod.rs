@@ -3,13 +3,14 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    net::SocketAddr,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
     path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) fn naa(arguments: &[&str]) -> Command {
@@ -38,9 +39,96 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A process that prints an object of JSON when it is ready. It goes with the test.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    pub(crate) stdout: BufReader<ChildStdout>,
+    pub(crate) ready: Value,
+}
+
+impl Process {
+    #[track_caller]
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::spawn(&mut naa(arguments))
+    }
+
+    /// Its standard input is a pipe, which is open until it is told to end.
+    #[track_caller]
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::of(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts"))
+    }
+
+    /// Waits until a child is ready, whose standard output is a pipe.
+    #[track_caller]
+    pub(crate) fn of(mut child: Child) -> Self {
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("it speaks");
+        let Ok(ready) = serde_json::from_str::<Value>(&line) else {
+            let output = child.wait_with_output().expect("it ended");
+            panic!("it is not ready: {line}{}", stderr(&output))
+        };
+        assert_eq!(ready["event"], "ready");
+        Self { child, stdout, ready }
+    }
+
+    /// A text of the object, which a JSON pointer names.
+    #[track_caller]
+    pub(crate) fn text(&self, pointer: &str) -> &str {
+        let text = self.ready.pointer(pointer).and_then(Value::as_str);
+        text.unwrap_or_else(|| panic!("{pointer} in {}", self.ready))
+    }
+
+    /// The first address at which it listens.
+    #[track_caller]
+    pub(crate) fn address(&self) -> &str {
+        self.text("/addresses/0")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Kills it if it still runs, and gives what it wrote to standard error, which is a pipe.
+    pub(crate) fn errors(mut self) -> String {
+        let _ = self.child.kill();
+        let mut said = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        said
+    }
+
+    /// The object in the last line that it prints before it ends by itself, or with its standard input.
+    #[track_caller]
+    pub(crate) fn last(&mut self) -> Value {
+        drop(self.child.stdin.take());
+        let last = self.stdout.by_ref().lines().map(|line| line.expect("text")).last();
+        serde_json::from_str(&last.expect("a line")).expect("JSON")
+    }
+
+    /// What it reports at its end, which is no failure.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Value {
+        let last = self.last();
+        assert!(self.child.wait().expect("it ends").success());
+        last
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A server process that goes with the test.
 pub(crate) struct ServerProcess {
-    pub(crate) child: Child,
+    pub(crate) process: Process,
     pub(crate) address: SocketAddr,
 }
 
@@ -50,17 +138,9 @@ impl ServerProcess {
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("a server starts");
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        stdout.read_line(&mut line).expect("the server speaks");
-        let Ok(ready) = serde_json::from_str::<Value>(&line) else {
-            let output = child.wait_with_output().expect("a server that ended");
-            panic!("the server is not ready: {line}{}", stderr(&output))
-        };
-        assert_eq!(ready["event"], "ready");
-        let address = ready["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
-        Self { child, address }
+        let process = Process::spawn(command);
+        let address = process.text("/address").parse().expect("an address");
+        Self { process, address }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -68,11 +148,14 @@ impl ServerProcess {
     }
 }
 
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The metrics that are served at an address.
+pub(crate) fn scrape(at: &str) -> String {
+    let mut stream = TcpStream::connect(at).expect("metrics are served");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
 }
 
 /// A folder that goes with the test.

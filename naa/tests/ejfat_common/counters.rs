@@ -2,12 +2,14 @@
 
 use std::{
     fs::File,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{IpAddr, SocketAddr, TcpStream},
+    io::{BufRead as _, BufReader},
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
+
+use crate::common::scrape;
 
 /// No test waits longer for anything.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -35,14 +37,6 @@ pub(crate) fn wait_for(ready: &Value, counter: &str, count: u64) {
         now = sum(&scrape(at), counter);
     }
     assert_eq!(now, count, "{counter}");
-}
-
-fn scrape(at: &str) -> String {
-    let mut stream = TcpStream::connect(at).expect("metrics are served");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("a request");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("metrics");
-    text
 }
 
 fn sum(text: &str, counter: &str) -> u64 {

@@ -186,28 +186,25 @@ fn check_file(fd: &OwnedFd, len: usize) -> io::Result<()> {
 }
 
 fn file(name: &str, len: usize) -> io::Result<OwnedFd> {
-    let name = CString::new(name)?;
+    let (name, flags) = (CString::new(name)?, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
     // SAFETY: `name` is a C string that lives through the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let fd = check(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
     // SAFETY: the file descriptor is new, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let len = libc::off_t::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: the call takes no pointers.
-    if unsafe { libc::ftruncate(fd.as_raw_fd(), len) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })?;
     Ok(fd)
 }
 
 fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes no pointers.
-    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) }).map(drop)
+}
+
+/// Returns the result of a system call, or the error in `errno` if the result is negative.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// A mapping, which is unmapped when the `OwnedMapping` is dropped.

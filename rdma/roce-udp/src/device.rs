@@ -140,37 +140,23 @@ impl EmbeddedDevice {
         state
     }
 
-    pub(crate) fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
-        self.wait_for(on, mode, None, deadline)
-    }
-
-    pub(crate) fn wait_beside(
-        &self,
-        on: WaitOn,
-        beside: BorrowedFd<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<Wake, Error> {
-        self.wait_for(on, WaitMode::Block, Some(beside), deadline)
-    }
-
-    fn wait_for(
+    pub(crate) fn wait(
         &self,
         on: WaitOn,
         mode: WaitMode,
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The maximum time for which `wait_beside` waits while another thread is the progress owner. The progress
-        /// owner does not watch the file descriptor `beside`, so `wait_beside` returns after at most this time, and the
-        /// program can check `beside`.
+        /// The maximum time for which a wait with a file descriptor `beside` lasts while another thread is the progress
+        /// owner. The progress owner does not watch `beside`, so the wait ends after at most this time, and the program
+        /// can check `beside`.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut guard = self.guard()?;
             let engine = guard.engine();
-            if let Some(cq) = on.cq {
-                // Refuses an unknown completion queue, because a wait for it could never end.
-                engine.endpoint.poll_cq(cq, &mut [])?;
-            }
+            // An unknown completion queue or channel is refused, because a wait for it could never end.
+            on.cq.map_or(Ok(0), |cq| engine.endpoint.poll_cq(cq, &mut []))?;
+            on.channel.map_or(Ok(()), |channel| engine.endpoint.check_channel(channel))?;
             if engine.ready(&on) {
                 return Ok(Wake::Ready);
             }
@@ -269,11 +255,7 @@ impl EmbeddedDevice {
         until: Option<Instant>,
         now: Instant,
     ) -> bool {
-        let timer = state.engine.deadline();
-        let wake_at = match (timer, until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let wake_at = state.engine.deadline().into_iter().chain(until).min();
         state.asleep = Some((wake_at, on));
         let want_write = state.blocked;
         // The lock is released during the sleep, because the sleep needs only the port's file descriptor. The sleeping
@@ -401,7 +383,7 @@ impl EmbeddedDevice {
         const STEP: Duration = Duration::from_millis(2);
         let start = Instant::now();
         while start.elapsed() < LONGEST && self.lock().engine.endpoint.is_disconnecting() {
-            let _ = self.wait(WaitOn::default(), WaitMode::Block, Some(Instant::now() + STEP));
+            let _ = self.wait(WaitOn::default(), WaitMode::Block, None, Some(Instant::now() + STEP));
         }
     }
 
@@ -482,11 +464,7 @@ impl Drop for EngineGuard<'_> {
         self.state.blocked |= turn.blocked;
         let Some((until, on)) = self.state.asleep else { return };
         let timer = self.state.engine.deadline();
-        let earlier = match (timer, until) {
-            (Some(timer), Some(until)) => timer + SLACK < until,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
+        let earlier = timer.is_some_and(|timer| until.is_none_or(|until| timer + SLACK < until));
         if earlier || turn.more || turn.blocked || self.state.engine.ready(&on) {
             self.state.asleep = None;
             self.device.waker(self.device.role.get().0).wake();

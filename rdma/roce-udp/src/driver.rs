@@ -50,7 +50,7 @@ impl Driver for Embedded {
         if !self.0.attr.revokes {
             // The device keeps the access rights with which the region was registered, because
             // `EmbeddedConfig::keeps_access` is set.
-            return Ok(());
+            return self.0.guard()?.engine().endpoint.check_mr_access(lkey, access);
         }
         // Received payload is written under the lock, so no payload is being written while this thread holds the lock.
         self.0.guard()?.engine().endpoint.set_mr_access(lkey, access)
@@ -165,7 +165,7 @@ impl Driver for Embedded {
     }
 
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
-        self.0.wait(on, mode, deadline)
+        self.0.wait(on, mode, None, deadline)
     }
 
     fn wait_beside(
@@ -174,7 +174,7 @@ impl Driver for Embedded {
         beside: BorrowedFd<'_>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        self.0.wait_beside(on, beside, deadline)
+        self.0.wait(on, WaitMode::Block, Some(beside), deadline)
     }
 
     fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {

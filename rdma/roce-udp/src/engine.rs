@@ -100,7 +100,7 @@ impl Engine {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
+        Time(self.origin.elapsed().as_nanos() as u64)
     }
 
     /// Returns the time at which the next timer of the endpoint is due, or `None` if no timer runs.

@@ -25,9 +25,9 @@ use crate::{
 /// Says which thread is the progress owner: the progress thread, a caller that waits, or no thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressOwner {
-    None,
-    Thread,
-    Caller,
+    None = 0,
+    Thread = 1,
+    Caller = 2,
 }
 
 /// The [`ProgressOwner`] that a [`ProgressOwnerWord`] stores, and a number that changes whenever another
@@ -69,12 +69,7 @@ impl ProgressOwnerWord {
         from: impl Fn(ProgressOwner) -> bool,
         to: ProgressOwner,
     ) -> Result<ProgressOwner, ProgressOwner> {
-        let bits = match to {
-            ProgressOwner::None => 0,
-            ProgressOwner::Thread => 1,
-            ProgressOwner::Caller => 2,
-        };
-        let step = |word: u32| from(Self::decode(word)).then(|| (word & !3).wrapping_add(4) | bits);
+        let step = |word: u32| from(Self::decode(word)).then(|| (word & !3).wrapping_add(4) | to as u32);
         let result = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
         result.map(Self::decode).map_err(Self::decode)
     }

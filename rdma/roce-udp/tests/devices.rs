@@ -9,9 +9,10 @@ use std::{
 };
 
 use roce_udp::{EmbeddedConfig, open};
-use side::{Side, address, connect, counter, device, remote, round_trip, set_option};
+use side::{Side, address, connect, counter, device, remote, round_trip, set_device_option};
 use verbs::{
-    ConnParam, Error, Payload, QpCap, RecvWr, SendFlags, SendOp, SendWr, WaitMode, WaitOn, Wake, WcStatus,
+    Access, ConnParam, Error, Payload, QpCap, RecvWr, SendFlags, SendOp, SendWr, WaitMode, WaitOn, Wake,
+    WcStatus,
 };
 
 #[test]
@@ -75,11 +76,28 @@ fn the_mtu_can_be_limited() {
 }
 
 #[test]
+fn a_device_that_keeps_access_still_checks_the_rights_and_the_key() {
+    let keeps_access = EmbeddedConfig { keeps_access: true, ..EmbeddedConfig::default() };
+    let (a, b) = (Side::new(), Side::on(device(address(), &keeps_access)));
+    connect(&a, &b);
+    let memory = region::alloc(64).unwrap();
+    let target = b.pd.reg_mr(&memory, Access::REMOTE_WRITE).unwrap();
+    let beyond = target.set_access(Access::ALL);
+    assert!(matches!(beyond, Err(Error::Invalid(_))), "{beyond:?}");
+    let unknown = b.context.driver().set_mr_access(target.lkey() ^ 1, Access::LOCAL);
+    assert!(matches!(unknown, Err(Error::NotFound { .. })), "{unknown:?}");
+    target.set_access(Access::LOCAL).unwrap();
+    a.post(SendOp::Write(remote(&target)), Payload::Inline(&[5; 64]));
+    assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
+    assert_eq!(memory.to_vec(0, 64), [5; 64]);
+}
+
+#[test]
 fn an_interface_may_refuse_super_packets() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
     // The kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
-    set_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
+    set_device_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     for len in [3 << 20, 10_000] {
         round_trip(&a, &b, len);
         round_trip(&b, &a, len);

@@ -380,9 +380,12 @@ fn deadlines_are_kept() {
 #[test]
 fn waits_for_what_does_not_exist_are_refused() {
     let side = Side::new();
-    let on = WaitOn { cq: Some(verbs::CqId(999_999)), channel: None };
-    let error = side.context.wait(on, WaitMode::Block, None).unwrap_err();
-    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    let cq = WaitOn { cq: Some(verbs::CqId(999_999)), channel: None };
+    let channel = WaitOn { cq: Some(side.cq.id()), channel: Some(verbs::ChannelId(999_999)) };
+    for on in [cq, channel] {
+        let waited = side.context.wait(on, WaitMode::Block, within(Duration::from_secs(5)));
+        assert!(matches!(waited, Err(Error::NotFound { .. })), "{on:?}: {waited:?}");
+    }
 }
 
 /// A thread that spins on a device must let other threads use the device.

@@ -1,13 +1,15 @@
 //! Tests the socket layer on loopback: datagrams arrive whole, and errors name the address and the cause.
 #![allow(unsafe_code)]
 
+mod side;
+
 use std::{
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd},
     time::{Duration, Instant},
 };
 
 use roce_udp::socket::{Port, PortConfig, Ready, RecvBatch, Rest, SendBatch, Waker, local_mtu, wait};
+use side::set_option;
 
 const SINGLY: PortConfig = PortConfig { receive_buffer: 4 << 20, gro: false, gso: false };
 
@@ -34,17 +36,16 @@ fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     id
 }
 
+/// Two ports on one loopback address.
+fn two_ports() -> (Port, Port) {
+    let [a, b] = [(); 2].map(|()| port("127.0.0.1", &PortConfig::default()));
+    (a, b)
+}
+
 fn flush(batch: &mut SendBatch, port: &Port, datagrams: usize) {
     let outcome = batch.flush(port).expect("a usable socket");
     assert_eq!((outcome.sent, outcome.dropped, outcome.rest), (datagrams, 0, Rest::Empty), "{outcome:?}");
     assert!(batch.is_empty());
-}
-
-fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `value` is an integer of the given length.
-    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
 struct Datagram {
@@ -63,11 +64,8 @@ fn receive(port: &Port, count: usize) -> Vec<Datagram> {
         port.recv(&mut batch).expect("a usable socket");
         for message in batch.messages() {
             let from = message.from;
-            all.extend(message.segments().map(|(index, bytes)| Datagram {
-                from,
-                index,
-                bytes: bytes.to_vec(),
-            }));
+            let datagrams = message.segments();
+            all.extend(datagrams.map(|(index, bytes)| Datagram { from, index, bytes: bytes.to_vec() }));
         }
     }
     assert_eq!(all.len(), count);
@@ -122,24 +120,18 @@ fn super_packet_is_split_again() {
 
 #[test]
 fn super_packets_are_bounded() {
-    let ids =
-        transfer(["127.0.0.1", "127.0.0.1"], &PortConfig::default(), &PortConfig::default(), &[20; 130]);
+    let config = PortConfig::default();
+    let transfer = |lens: &[usize]| transfer(["127.0.0.1"; 2], &config, &config, lens);
+    let ids = transfer(&[20; 130]);
     assert_eq!((ids[63], ids[64], ids[129]), (63, 0, 1), "64 segments at most");
-    let ids =
-        transfer(["127.0.0.1", "127.0.0.1"], &PortConfig::default(), &PortConfig::default(), &[8192; 9]);
+    let ids = transfer(&[8192; 9]);
     assert_eq!((ids[6], ids[7]), (6, 0), "65,000 bytes at most");
-    transfer(
-        ["127.0.0.1", "127.0.0.1"],
-        &PortConfig::default(),
-        &PortConfig::default(),
-        &[65_507, 1, 65_507],
-    );
+    transfer(&[65_507, 1, 65_507]);
 }
 
 #[test]
 fn a_super_packet_has_one_destination() {
-    let config = PortConfig::default();
-    let (a, b, c) = (port("127.0.0.1", &config), port("127.0.0.1", &config), port("127.0.0.3", &config));
+    let ((a, b), c) = (two_ports(), port("127.0.0.3", &PortConfig::default()));
     let mut batch = SendBatch::new(4, 4096, true);
     let bodies: Vec<_> = (0..4).map(|number| pattern(number, 100)).collect();
     for (body, to) in bodies.iter().zip([&b, &c, &c, &b]) {
@@ -152,8 +144,7 @@ fn a_super_packet_has_one_destination() {
 
 #[test]
 fn pieces_from_many_places_arrive_in_order() {
-    let config = PortConfig::default();
-    let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
+    let (a, b) = two_ports();
     let body = pattern(5, 5000);
     let mut batch = SendBatch::new(8, 1 << 16, true);
     for _ in 0..2 {
@@ -175,8 +166,7 @@ fn pieces_from_many_places_arrive_in_order() {
 
 #[test]
 fn an_unfinished_segment_leaves_no_trace() {
-    let config = PortConfig::default();
-    let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
+    let (a, b) = two_ports();
     let bodies = [pattern(0, 64), pattern(1, 64)];
     let mut batch = SendBatch::new(2, 4096, true);
     put(&mut batch, b.local_addr(), &bodies[0]);
@@ -211,8 +201,7 @@ fn a_large_batch_needs_several_system_calls() {
 
 #[test]
 fn refused_messages_are_dropped_and_counted() {
-    let config = PortConfig::default();
-    let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
+    let (a, b) = two_ports();
     let bodies = [pattern(0, 64), pattern(1, 65), pattern(2, 64)];
     let mut batch = SendBatch::new(4, 4096, true);
     put(&mut batch, b.local_addr(), &bodies[0]);
@@ -239,8 +228,7 @@ fn an_unreachable_peer_does_not_disturb_the_socket() {
 
 #[test]
 fn ungrouping_renumbers_what_had_another_id() {
-    let config = PortConfig::default();
-    let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
+    let (a, b) = two_ports();
     let mut bodies: Vec<_> = [80, 80, 40, 40].iter().map(|len| pattern(*len, *len)).collect();
     let mut batch = SendBatch::new(4, 4096, true);
     let ids: Vec<_> = bodies.iter().map(|body| put(&mut batch, b.local_addr(), body)).collect();
@@ -265,8 +253,7 @@ fn ungrouping_renumbers_what_had_another_id() {
 
 #[test]
 fn refused_super_packets_stay_until_ungrouped() {
-    let config = PortConfig::default();
-    let (a, b) = (port("127.0.0.1", &config), port("127.0.0.1", &config));
+    let (a, b) = two_ports();
     // The kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_option(&a, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     let bodies = [pattern(0, 90), pattern(1, 80), pattern(2, 80), pattern(3, 90)];

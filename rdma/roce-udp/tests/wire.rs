@@ -8,7 +8,7 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, FromRawFd},
+    os::fd::FromRawFd,
     process::Command,
     sync::mpsc,
     thread,
@@ -59,8 +59,13 @@ fn segments_are_numbered_from_zero() {
 
 #[test]
 fn a_full_send_buffer_keeps_the_rest() {
-    thread::spawn(|| match new_namespace().and_then(|_| silent_network()) {
-        Ok(()) => send_to_nobody(),
+    in_silent_network(send_to_nobody);
+}
+
+/// Calls `run` in a thread whose network namespace has a network of [`silent_network`].
+fn in_silent_network(run: fn()) {
+    thread::spawn(move || match new_namespace().and_then(|_| silent_network()) {
+        Ok(()) => run(),
         Err(error) => println!("skipped: no network namespace with a veth pair ({error})"),
     })
     .join()
@@ -81,13 +86,7 @@ fn silent_network() -> io::Result<()> {
 
 fn send_to_nobody() {
     let port = Port::bind(SocketAddr::new([10, 77, 0, 1].into(), 0), &PortConfig::default()).expect("a port");
-    let size: libc::c_int = 4608;
-    // SAFETY: `size` is an integer of the given length.
-    let result = unsafe {
-        let fd = port.as_fd().as_raw_fd();
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, (&raw const size).cast(), 4)
-    };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    side::set_option(&port, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
     let mut batch = SendBatch::new(20, 1 << 16, false);
     for _ in 0..20 {
         let segment = batch.segment(SocketAddr::new([10, 77, 0, 9].into(), ROCE_PORT), 1000).expect("room");
@@ -193,12 +192,7 @@ fn packet_socket() -> File {
 
 #[test]
 fn a_device_outlives_a_full_send_buffer() {
-    thread::spawn(|| match new_namespace().and_then(|_| silent_network()) {
-        Ok(()) => connect_to_nobody(),
-        Err(error) => println!("skipped: no network namespace with a veth pair ({error})"),
-    })
-    .join()
-    .expect("the dialler");
+    in_silent_network(connect_to_nobody);
 }
 
 /// Makes more connection requests than the socket's send buffer has room for: the device waits for room, and reports
@@ -210,7 +204,7 @@ fn connect_to_nobody() {
         let device = side::device(local, &EmbeddedConfig::default());
         (0..CONNECTIONS).map(|_| Side::on(device.clone())).collect()
     };
-    side::set_option(local, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
+    side::set_device_option(local, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
     let remote = SocketAddr::new([10, 77, 0, 9].into(), 1);
     let param = ConnParam { connect_timeout: Some(Duration::from_secs(1)), ..ConnParam::default() };
     let start = Instant::now();

@@ -1,22 +1,26 @@
 //! The counters of a device. A counter that the driver rxe also has is named as in the hw_counters of rxe
 //! (rxe_hw_counters.c).
 
+/// Makes a structure of counters. The names of the counters in the list of all counters begin with `$prefix`.
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// The counters of a device, which start at 0 when the device is opened.
+    ($(#[$of:meta])* $counters:ident, $prefix:literal; $($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        $(#[$of])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Counters { $($(#[$doc])* pub $name: u64),* }
+        pub struct $counters { $($(#[$doc])* pub $name: u64),* }
 
-        impl Counters {
+        impl $counters {
             /// Returns every counter with its name, in a stable order.
             pub fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),*]
+                vec![$((concat!($prefix, stringify!($name)), self.$name)),*]
             }
         }
     };
 }
+pub(crate) use counters;
 
 counters! {
+    /// The counters of a device, which start at 0 when the device is opened.
+    Counters, "";
     /// The number of packets that were built to be sent, including retransmissions and CM messages.
     sent_pkts,
     /// The number of packets that were received with a right ICRC.

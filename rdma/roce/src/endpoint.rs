@@ -11,24 +11,18 @@ mod verbs_calls;
 
 pub use connection::QpAttr;
 
-use std::{
-    collections::VecDeque,
-    net::{IpAddr, SocketAddr},
-};
-
-use verbs::PdId;
+use std::{collections::VecDeque, net::SocketAddr};
 
 use management::Management;
 
 use crate::{
-    cm::{Cm, CmConfig, embedded_guid},
+    cm::{Cm, CmConfig, embedded_guid, same_host},
     config::Config,
     counters::Counters,
     entropy::Entropy,
     icrc::{FlowCache, IdRule, Solver},
     id_map::IdMap,
     memory::RegionWriter,
-    mr_table::MrTable,
     opcode::{self, Operation},
     qp::{DeviceTables, QpEntry},
     refusal::{Observer, Refusal, RefusalCause},
@@ -83,13 +77,7 @@ impl Endpoint {
         let burst_left = config.burst;
         let cm = CmConfig::new(embedded_guid(entropy.next_u32()), max_path_mtu);
         Self {
-            shared: DeviceTables {
-                mrs: MrTable::new(config.rkeys),
-                config,
-                cqs: IdMap::default(),
-                counters: Counters::default(),
-                done: Vec::new(),
-            },
+            shared: DeviceTables::new(config),
             entropy,
             qps: IdMap::default(),
             pds: IdMap::default(),
@@ -109,11 +97,6 @@ impl Endpoint {
     /// The counters of the device, without those of the connection manager.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
-    }
-
-    /// The limits and settings of the device.
-    pub fn config(&self) -> &Config {
-        &self.shared.config
     }
 
     /// Handles one datagram. A packet that is not executed is counted, answered according to the protocol, and passed
@@ -155,7 +138,7 @@ impl Endpoint {
         let peer = self.qps.get(&qpn).and_then(|qp| qp.peer()).copied().ok_or(RefusalCause::UnknownQp)?;
         // The UDP source port is not checked, because a peer with the Linux driver rxe uses a different source port for
         // each queue pair (rxe_recv.c).
-        if canonical(meta.from.ip()) != canonical(peer.addr.ip()) {
+        if !same_host(meta.from, peer.addr) {
             return Err(RefusalCause::WrongSource);
         }
         self.check_icrc(meta, datagram, if peer.embedded { IdRule::Below128 } else { IdRule::Any })?;
@@ -223,10 +206,7 @@ impl Endpoint {
 
     /// Returns the time at which the caller must call `handle_timeout`; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
-        match (self.deadlines.next(), self.cm_timeout()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        self.deadlines.next().into_iter().chain(self.cm_timeout()).min()
     }
 
     /// Executes all timers that are due at `now`. The caller calls this method when the time of [`Self::poll_timeout`]
@@ -250,10 +230,6 @@ impl Endpoint {
             }
         }
     }
-
-    pub(crate) fn pd_exists(&self, pd: PdId) -> bool {
-        self.pds.contains_key(&pd.0)
-    }
 }
 
 /// Checks the fields of the BTH that are the same in all operations (rxe_recv.c).
@@ -264,9 +240,4 @@ fn check_bth(bth: &Bth) -> Result<(), RefusalCause> {
         Bth { dest_qp: 0, .. } => Err(RefusalCause::QueuePairZero),
         _ => Err(RefusalCause::PKey),
     }
-}
-
-/// Converts IPv4-mapped addresses to the IPv4 addresses that they stand for.
-fn canonical(ip: IpAddr) -> IpAddr {
-    ip.to_canonical()
 }

@@ -20,4 +20,17 @@ pub(crate) mod tests {
             self.0
         }
     }
+
+    /// A generator of pseudo-random numbers (splitmix64).
+    pub(crate) struct Random(pub(crate) u64);
+
+    impl Entropy for Random {
+        fn next_u32(&mut self) -> u32 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z >> 32) as u32
+        }
+    }
 }

@@ -106,18 +106,27 @@ impl MrTable {
     /// Changes the access rights of a region. The new rights must be among the rights with which the region was
     /// registered.
     pub(crate) fn set_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
-        let slot = self.by_lkey.get(&lkey).copied();
-        let mr = slot.and_then(|slot| self.slots[slot as usize].as_mut());
-        let mr = mr.ok_or(Error::NotFound { what: "LKey", id: lkey.into() })?;
-        let within = |now: bool, most: bool| most || !now;
-        if !(within(access.local_write, mr.most.local_write)
-            && within(access.remote_write, mr.most.remote_write)
-            && within(access.remote_read, mr.most.remote_read))
-        {
-            return Err(Error::Invalid("a memory region permits what it was registered for, and not more"));
+        let slot = self.check_access(lkey, access)?;
+        if let Some(mr) = &mut self.slots[slot as usize] {
+            mr.access = access;
         }
-        mr.access = access;
         Ok(())
+    }
+
+    /// Returns the slot of the region with this LKey if the rights `access` are among the rights with which the region
+    /// was registered.
+    pub(crate) fn check_access(&self, lkey: u32, access: Access) -> Result<u32, Error> {
+        let slot = self.by_lkey.get(&lkey).copied();
+        let found = slot.and_then(|slot| Some((slot, self.slots[slot as usize].as_ref()?.most)));
+        let (slot, most) = found.ok_or(Error::NotFound { what: "LKey", id: lkey.into() })?;
+        let within = |now: bool, most: bool| most || !now;
+        if within(access.local_write, most.local_write)
+            && within(access.remote_write, most.remote_write)
+            && within(access.remote_read, most.remote_read)
+        {
+            return Ok(slot);
+        }
+        Err(Error::Invalid("a memory region permits what it was registered for, and not more"))
     }
 
     /// Returns the region of an LKey and the offset of `addr` in the region; `None` if the access is not permitted.
@@ -194,6 +203,7 @@ mod tests {
         table.set_access(keys.lkey, Access::LOCAL).unwrap();
         assert!(!permits(&table, Want::RemoteWrite));
         assert!(matches!(table.set_access(keys.lkey, Access::ALL), Err(Error::Invalid(_))));
+        table.check_access(keys.lkey, Access::REMOTE_WRITE).unwrap();
         assert!(!permits(&table, Want::RemoteWrite) && !permits(&table, Want::RemoteRead));
         table.set_access(keys.lkey, Access::REMOTE_WRITE).unwrap();
         assert!(permits(&table, Want::RemoteWrite));

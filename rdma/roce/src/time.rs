@@ -5,16 +5,12 @@ use std::{
     time::Duration,
 };
 
-/// A point in time. The times that a caller passes to one object must not go backwards.
+/// A point in time: the number of nanoseconds since the caller's starting point. The times that a caller passes to one
+/// object must not go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// Makes the time that is `nanos` nanoseconds after the caller's starting point.
-    pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
-    }
-
     /// Returns the number of nanoseconds since the caller's starting point.
     pub const fn nanos(self) -> u64 {
         self.0

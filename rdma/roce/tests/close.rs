@@ -19,8 +19,7 @@ fn a_failure_flushes_all_requests_in_their_order() {
     pair.write(2, 10);
     pair.read(3, 10);
     pair.send(4, 10);
-    let mut expected = ok([1]);
-    expected.extend(failed(WcStatus::RemoteAccessError, [2, 3, 4]));
+    let expected = [ok([1]), failed(WcStatus::RemoteAccessError, [2, 3, 4])].concat();
     assert_eq!((pair.finish(), pair.a.state()), (expected, "in the error state"));
 }
 
@@ -120,9 +119,7 @@ fn a_lost_fatal_nak_ends_in_exhausted_retries() {
 #[test]
 fn a_full_send_completion_queue_fails_the_queue_pair() {
     let mut pair = Pair::with(|setup| setup.cq_depth = 2);
-    for id in 1..=4 {
-        pair.write(id, 10);
-    }
+    (1..=4).for_each(|id| pair.write(id, 10));
     pair.drive();
     assert_eq!((pair.a.completed(), pair.a.state()), (ok([1, 2]), "in the error state"));
     assert_eq!(pair.a.endpoint.counters().cq_overrun, 2);
@@ -155,8 +152,7 @@ fn memory_that_is_deregistered_before_it_is_sent_fails_its_request_when_it_is_th
     pair.a.endpoint.dereg_mr(keys.lkey).unwrap();
     pair.transmit();
     assert_eq!((pair.requests(), pair.a.state()), (vec![PSN_A], "connected"));
-    let mut expected = ok([1]);
-    expected.extend(failed(WcStatus::LocalProtectionError, [2, 3]));
+    let expected = [ok([1]), failed(WcStatus::LocalProtectionError, [2, 3])].concat();
     assert_eq!((pair.finish(), pair.requests()), (expected, vec![PSN_A]));
 }
 
@@ -165,8 +161,7 @@ fn a_connection_by_the_cm_carries_messages_both_ways() {
     let (mut pair, _, _) = Pair::by_cm();
     assert_eq!((pair.kinds(A), pair.kinds(B)), (vec!["REQ", "RTU"], vec!["REP"]));
     pair.write(1, 3 * MTU);
-    let to = pair.a.remote(HALF);
-    pair.b.post(2, verbs::SendOp::Write(to), 0, 10);
+    pair.b.post(2, verbs::SendOp::Write(pair.a.remote(HALF)), 0, 10);
     assert_eq!((pair.finish(), pair.b.completed()), (ok([1]), ok([2])));
     assert_eq!((pair.b.got(MTU), pair.a.got(10)), (pair.a.own(MTU), pair.b.own(10)));
 }
@@ -220,8 +215,7 @@ fn a_disconnect_does_not_wait_for_a_silent_peer() {
 fn packets_for_a_disconnected_queue_pair_are_refused() {
     let (mut pair, id_a, _) = Pair::by_cm();
     pair.a.endpoint.disconnect(pair.now, id_a).unwrap();
-    let late = pair.forge(A, opcode::WRITE_ONLY, 0);
-    assert_eq!(pair.deliver(A, &late), Some(RefusalCause::UnknownQp));
+    assert_eq!(pair.deliver(A, &pair.forge(A, opcode::WRITE_ONLY, 0)), Some(RefusalCause::UnknownQp));
 }
 
 #[test]
@@ -310,8 +304,7 @@ fn a_destroyed_queue_pair_neither_sends_nor_receives() {
     pair.a.endpoint.destroy_qp(destroyed).unwrap();
     pair.drive();
     assert_eq!((pair.sent.len(), pair.a.completed()), (0, vec![]));
-    let packet = pair.forge(A, opcode::WRITE_ONLY, 5000);
-    assert_eq!(pair.deliver(A, &packet), Some(RefusalCause::UnknownQp));
+    assert_eq!(pair.deliver(A, &pair.forge(A, opcode::WRITE_ONLY, 5000)), Some(RefusalCause::UnknownQp));
     assert_eq!(pair.a.endpoint.qp_state(destroyed), None);
     assert!(matches!(pair.a.endpoint.destroy_qp(destroyed), Err(Error::NotFound { .. })));
 }

@@ -10,13 +10,6 @@ use roce::{
 };
 use verbs::Access;
 
-/// Makes a packet that requests from B a READ of the `length` bytes of B's region from `offset` on.
-fn read_request(pair: &mut Pair, psn: u32, offset: u32, length: u32) -> Packet<'static> {
-    let from = pair.b.remote(offset);
-    let reth = Reth { addr: from.addr, rkey: from.rkey, length };
-    Packet { reth: Some(reth), ..pair.forge(B, opcode::READ_REQUEST, psn) }
-}
-
 #[test]
 fn a_repeated_write_is_acknowledged_again_and_not_executed_again() {
     let mut pair = Pair::new();
@@ -103,8 +96,7 @@ fn a_repeated_read_is_executed_again() {
     pair.read(1, 3 * MTU);
     pair.finish();
     pair.sent.clear();
-    let again = read_request(&mut pair, PSN_A, 0, 3 * MTU);
-    assert_eq!(pair.deliver(B, &again), None);
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A, 0, 3 * MTU)), None);
     pair.transmit();
     assert_eq!(pair.kinds(B), ["READ_RESPONSE_FIRST", "READ_RESPONSE_MIDDLE", "READ_RESPONSE_LAST"]);
     assert_eq!(pair.b.endpoint.counters().duplicate_request, 1);
@@ -118,8 +110,7 @@ fn a_repeated_read_may_begin_in_the_middle() {
     pair.read(1, 4 * MTU);
     pair.finish();
     pair.sent.clear();
-    let again = read_request(&mut pair, PSN_A + 1, MTU, 2 * MTU);
-    assert_eq!(pair.deliver(B, &again), None);
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A + 1, MTU, 2 * MTU)), None);
     pair.transmit();
     let responses: Vec<_> = pair.sent.iter().map(|p| (p.kind, p.psn() - PSN_A)).collect();
     assert_eq!(responses, [("READ_RESPONSE_FIRST", 1), ("READ_RESPONSE_LAST", 2)]);
@@ -131,8 +122,7 @@ fn a_repeated_read_beyond_the_expected_psn_is_not_executed() {
     pair.read(1, 2 * MTU);
     pair.finish();
     pair.sent.clear();
-    let beyond = read_request(&mut pair, PSN_A, 0, 3 * MTU);
-    assert_eq!(pair.deliver(B, &beyond), Some(RefusalCause::Duplicate));
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A, 0, 3 * MTU)), Some(RefusalCause::Duplicate));
     pair.transmit();
     assert_eq!((pair.kinds(B).len(), pair.b.state()), (0, "connected"));
 }
@@ -156,8 +146,7 @@ fn a_repeated_read_of_a_region_that_is_gone_is_not_answered() {
 #[test]
 fn a_repeated_read_replaces_its_waiting_responses_and_those_behind_it_stay() {
     let mut pair = Pair::with(|setup| setup.responder_resources = 2);
-    let (first, second) =
-        (read_request(&mut pair, PSN_A, 0, 3 * MTU), read_request(&mut pair, PSN_A + 3, 0, MTU));
+    let (first, second) = (pair.read_request(PSN_A, 0, 3 * MTU), pair.read_request(PSN_A + 3, 0, MTU));
     pair.deliver(B, &first);
     pair.deliver(B, &second);
     assert_eq!(pair.deliver(B, &first), None);
@@ -169,12 +158,10 @@ fn a_repeated_read_replaces_its_waiting_responses_and_those_behind_it_stay() {
 #[test]
 fn a_repeated_read_takes_no_responder_resource() {
     let mut pair = Pair::with(|setup| setup.responder_resources = 1);
-    let first = read_request(&mut pair, PSN_A, 0, MTU);
+    let first = pair.read_request(PSN_A, 0, MTU);
     assert_eq!((pair.deliver(B, &first), pair.deliver(B, &first)), (None, None));
-    let next = read_request(&mut pair, PSN_A + 1, 0, MTU);
-    assert_eq!(pair.deliver(B, &next), None);
-    let further = read_request(&mut pair, PSN_A + 2, 0, MTU);
-    assert_eq!(pair.deliver(B, &further), Some(RefusalCause::TooManyReads));
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A + 1, 0, MTU)), None);
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A + 2, 0, MTU)), Some(RefusalCause::TooManyReads));
 }
 
 #[test]

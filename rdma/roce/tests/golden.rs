@@ -2,11 +2,12 @@
 //! again.
 
 mod captures;
+mod pair;
 
 use captures::{CAPTURES, Datagram, datagram, packets};
 use roce::{
-    Entropy, Time,
-    cm::{Cm, CmConfig, CmOutput, embedded_guid},
+    Time,
+    cm::{Binding, Cm, CmConfig, CmOutput, embedded_guid},
     icrc::{Checked, Flow, IdRule, Solver, compute},
     wire::{
         Bth, Packet,
@@ -115,30 +116,24 @@ fn starting_psns_are_the_receivers() {
 /// address.
 #[test]
 fn a_kernel_client_is_served() {
-    struct Counter(u32);
-    impl Entropy for Counter {
-        fn next_u32(&mut self) -> u32 {
-            self.0 += 1;
-            self.0
-        }
-    }
     let (packet, raw) = mads().into_iter().find(|(_, raw)| raw[17] == 0x10).unwrap();
     let CmMessage::Req(req) = Mad::decode(&raw).unwrap().message else { panic!("a REQ") };
-    let (mut cm, mut entropy) = (Cm::new(CmConfig::new(embedded_guid(7), 4096)), Counter(0));
-    let now = Time::from_nanos(0);
-    cm.listen(service_port(req.service_id).unwrap(), 1, &mut entropy).unwrap();
-    assert_eq!(cm.handle_mad(now, packet.src, packet.dst.ip(), &raw, &mut entropy), Ok(()));
+    let (mut cm, mut entropy) = (Cm::new(CmConfig::new(embedded_guid(7), 4096)), pair::end::numbers(0));
+    let now = Time(0);
+    cm.listen(service_port(req.service_id).unwrap(), 1, &mut *entropy).unwrap();
+    assert_eq!(cm.handle_mad(now, packet.src, packet.dst.ip(), &raw, &mut *entropy), Ok(()));
     let Some(CmOutput::Event(verbs::CmEvent::ConnectRequest { id, endpoints, .. })) = cm.poll_output() else {
         panic!("a request");
     };
     assert_eq!(endpoints.remote.ip(), packet.src.ip());
     cm.accept(now, id, 0x55, roce::psn::Psn::new(9), &verbs::ConnParam::default()).unwrap();
-    let Some(CmOutput::Bind(binding)) = cm.poll_output() else { panic!("a binding") };
-    assert_eq!((binding.remote_qpn, binding.sq_psn, binding.path_mtu), (req.qpn, req.starting_psn, 1024));
-    assert_eq!(binding.peer, (packet.src.ip(), 4791).into());
-    assert!(!binding.embedded_peer);
+    let Some(CmOutput::Bind(Binding { attr, .. })) = cm.poll_output() else { panic!("a binding") };
+    let psn = req.starting_psn.value();
+    assert_eq!((attr.remote_qpn, attr.send_psn, attr.path_mtu), (req.qpn, psn, 1024));
+    assert_eq!(attr.peer, (packet.src.ip(), 4791).into());
+    assert!(!attr.embedded_peer);
     let (to, rep) = cm.poll_transmit().unwrap();
-    assert_eq!(to, binding.peer);
+    assert_eq!(to, attr.peer);
     assert!(matches!(
         Mad::decode(&rep).unwrap().message,
         CmMessage::Rep(rep) if rep.ids.remote == req.local_comm_id

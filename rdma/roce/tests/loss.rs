@@ -12,62 +12,36 @@ use roce::{
 };
 use verbs::WcStatus;
 
-/// Executes a WRITE of 5 packets, of which the first packet of the kind `kind` is lost once.
-#[track_caller]
-fn write_without(kind: &'static str) -> Pair {
-    let mut pair = Pair::new();
-    pair.lose(kind, 1);
-    pair.write(1, 5 * MTU);
-    assert_eq!(pair.finish(), ok([1]));
-    assert_eq!(pair.b.got(5 * MTU), pair.a.own(5 * MTU));
-    pair
-}
-
-#[track_caller]
-fn send_without(kind: &'static str) -> Pair {
-    let mut pair = Pair::new();
-    pair.lose(kind, 1);
-    pair.b.recv(9, 5 * MTU);
-    pair.send(1, 5 * MTU);
-    assert_eq!((pair.finish(), pair.b.received()), (ok([1]), ok([9])));
-    assert_eq!(pair.b.got(5 * MTU), pair.a.own(5 * MTU));
-    pair
+/// The first packet of the kind `lost` is lost. `psns` are the PSNs of all packets of the kind `kind`.
+#[test]
+fn a_write_survives_the_loss_of_any_packet() {
+    for (lost, kind, psns, naks) in [
+        ("WRITE_FIRST", "WRITE_FIRST", vec![PSN_A; 2], vec![PSN_A]),
+        ("WRITE_MIDDLE", "WRITE_FIRST", vec![PSN_A], vec![PSN_A + 1]),
+        // The lost packet is the last packet of its message, so the responder sees no gap and sends no NAK. The tail
+        // probe of the requester sends the lost packet again.
+        ("WRITE_LAST", "WRITE_LAST", vec![PSN_A + 4; 2], vec![]),
+        ("WRITE_LAST", "WRITE_MIDDLE", vec![PSN_A + 1, PSN_A + 2, PSN_A + 3], vec![]),
+    ] {
+        let mut pair = Pair::new();
+        pair.lose(lost, 1);
+        pair.write(1, 5 * MTU);
+        assert_eq!((pair.finish(), pair.b.got(5 * MTU)), (ok([1]), pair.a.own(5 * MTU)), "{lost}");
+        assert_eq!((pair.psns(kind), pair.psns("NAK_SEQUENCE")), (psns, naks), "{lost}");
+    }
 }
 
 #[test]
-fn a_write_survives_the_loss_of_its_first_packet() {
-    let pair = write_without("WRITE_FIRST");
-    assert_eq!(pair.psns("WRITE_FIRST"), [PSN_A, PSN_A]);
-    assert_eq!(pair.psns("NAK_SEQUENCE"), [PSN_A]);
-}
-
-#[test]
-fn a_write_survives_the_loss_of_a_middle_packet() {
-    let pair = write_without("WRITE_MIDDLE");
-    assert_eq!((pair.count("WRITE_FIRST"), pair.psns("NAK_SEQUENCE")), (1, vec![PSN_A + 1]));
-}
-
-#[test]
-fn a_write_survives_the_loss_of_its_last_packet() {
-    let pair = write_without("WRITE_LAST");
-    // The lost packet is the last packet of its message, so the responder sees no gap and sends no NAK. The tail probe
-    // of the requester sends the lost packet again.
-    assert_eq!((pair.count("WRITE_LAST"), pair.count("WRITE_MIDDLE"), pair.count("NAK_SEQUENCE")), (2, 3, 0));
-}
-
-#[test]
-fn a_send_survives_the_loss_of_its_first_packet() {
-    assert_eq!(send_without("SEND_FIRST").psns("NAK_SEQUENCE"), [PSN_A]);
-}
-
-#[test]
-fn a_send_survives_the_loss_of_a_middle_packet() {
-    assert_eq!(send_without("SEND_MIDDLE").psns("NAK_SEQUENCE"), [PSN_A + 1]);
-}
-
-#[test]
-fn a_send_survives_the_loss_of_its_last_packet() {
-    assert_eq!(send_without("SEND_LAST").count("NAK_SEQUENCE"), 0);
+fn a_send_survives_the_loss_of_any_packet() {
+    for (lost, naks) in [("SEND_FIRST", vec![PSN_A]), ("SEND_MIDDLE", vec![PSN_A + 1]), ("SEND_LAST", vec![])]
+    {
+        let mut pair = Pair::new();
+        pair.lose(lost, 1);
+        pair.b.recv(9, 5 * MTU);
+        pair.send(1, 5 * MTU);
+        assert_eq!((pair.finish(), pair.b.received()), (ok([1]), ok([9])), "{lost}");
+        assert_eq!((pair.b.got(5 * MTU), pair.psns("NAK_SEQUENCE")), (pair.a.own(5 * MTU), naks), "{lost}");
+    }
 }
 
 #[test]
@@ -75,9 +49,7 @@ fn an_acknowledgement_covers_the_lost_ones_before_it() {
     let mut pair = Pair::new();
     pair.lose("ACK", 1);
     pair.lose("ACK", 2);
-    for id in 1..=3 {
-        pair.write(id, 10);
-    }
+    (1..=3).for_each(|id| pair.write(id, 10));
     assert_eq!(pair.finish(), ok([1, 2, 3]));
     assert_eq!((pair.requests().len(), pair.count("ACK")), (3, 3));
 }
@@ -97,9 +69,7 @@ fn a_sequence_nak_acknowledges_the_packets_before_it() {
     pair.lose("WRITE_ONLY", 3);
     pair.lose("ACK", 1);
     pair.lose("ACK", 2);
-    for id in 1..=4 {
-        pair.write(id, 10);
-    }
+    (1..=4).for_each(|id| pair.write(id, 10));
     pair.drive_for(2 * pair::DELAY);
     assert_eq!((pair.a.completed(), pair.psns("NAK_SEQUENCE")), (ok([1, 2]), vec![PSN_A + 2]));
     assert_eq!(pair.finish(), ok([3, 4]));

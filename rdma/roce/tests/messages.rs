@@ -5,7 +5,7 @@ mod pair;
 
 use std::time::Duration;
 
-use pair::{A, B, DELAY, HALF, MTU, PSN_A, Pair, ok};
+use pair::{A, B, DELAY, HALF, MTU, PSN_A, Pair, Setup, ok};
 use roce::{opcode, wire::Bth};
 use verbs::{Payload, RecvWr, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode, WcStatus};
 
@@ -136,8 +136,7 @@ fn only_the_last_packet_of_a_message_has_the_solicited_bit() {
 #[test]
 fn an_unsignaled_request_that_succeeds_has_no_completion() {
     let mut pair = Pair::new();
-    let to = pair.b.remote(HALF);
-    pair.a.post_with(1, SendOp::Write(to), 0, 10, SendFlags::default()).unwrap();
+    pair.a.post_with(1, SendOp::Write(pair.b.remote(HALF)), 0, 10, SendFlags::default()).unwrap();
     pair.write(2, 10);
     assert_eq!(pair.finish(), ok([2]));
 }
@@ -193,8 +192,7 @@ fn acknowledgements_that_wait_become_one() {
 #[test]
 fn a_request_that_asks_for_no_acknowledgement_gets_none() {
     let mut pair = Pair::new();
-    let packet = pair.forge(B, opcode::WRITE_ONLY, PSN_A);
-    assert_eq!(pair.deliver(B, &packet), None);
+    assert_eq!(pair.deliver(B, &pair.forge(B, opcode::WRITE_ONLY, PSN_A)), None);
     pair.transmit();
     assert_eq!(pair.count("ACK"), 0);
 }
@@ -203,19 +201,7 @@ fn a_request_that_asks_for_no_acknowledgement_gets_none() {
 fn a_queue_pair_sends_a_burst_before_the_next_one_sends() {
     let mut pair = Pair::with(|setup| setup.config.burst = 3);
     let other = pair.a.another_qp();
-    let peer = roce::QpAttr {
-        peer: pair.b.addr,
-        remote_qpn: 0x99,
-        path_mtu: MTU,
-        send_psn: 0,
-        recv_psn: 0,
-        retry_count: 7,
-        rnr_retry_count: 7,
-        ack_timeout: 14,
-        responder_resources: 1,
-        initiator_depth: 1,
-        embedded_peer: true,
-    };
+    let peer = Setup::default().attr(pair.b.addr, 0x99, [0, 0]);
     pair.a.endpoint.connect_qp(other, &peer).unwrap();
     pair.write(1, 5 * MTU);
     let first = std::mem::replace(&mut pair.a.qp, other);
@@ -226,10 +212,9 @@ fn a_queue_pair_sends_a_burst_before_the_next_one_sends() {
     assert_eq!(to_other, [0, 0, 0, 1, 1, 1, 0, 0, 1]);
 }
 
-/// Makes a pair whose ends may delay acknowledgements, and in which B has received a SEND that it has not acknowledged
-/// yet.
-fn with_late_acks() -> Pair {
-    let mut pair = Pair::with(|setup| setup.cap.late_acks = true);
+/// Makes a pair in which B has received a SEND that it has not acknowledged yet.
+fn unacknowledged(change: impl FnOnce(&mut Setup)) -> Pair {
+    let mut pair = Pair::with(change);
     pair.b.recv(9, 10);
     pair.send(1, 10);
     pair.transmit();
@@ -239,10 +224,9 @@ fn with_late_acks() -> Pair {
 
 #[test]
 fn a_late_acknowledgement_may_wait_for_the_next_request() {
-    let mut pair = with_late_acks();
+    let mut pair = unacknowledged(|setup| setup.cap.late_acks = true);
     assert!(pair.b.endpoint.owes_only_late_acks());
-    let to = pair.a.remote(HALF);
-    pair.b.post(2, SendOp::Write(to), 0, 10);
+    pair.b.post(2, SendOp::Write(pair.a.remote(HALF)), 0, 10);
     assert!(!pair.b.endpoint.owes_only_late_acks());
     pair.transmit();
     assert_eq!(pair.kinds(B), ["WRITE_ONLY", "ACK"]);
@@ -251,35 +235,24 @@ fn a_late_acknowledgement_may_wait_for_the_next_request() {
 
 #[test]
 fn only_one_request_packet_overtakes_a_late_acknowledgement() {
-    let mut pair = with_late_acks();
-    let to = pair.a.remote(HALF);
-    pair.b.post(2, SendOp::Write(to), 0, 3 * MTU);
+    let mut pair = unacknowledged(|setup| setup.cap.late_acks = true);
+    pair.b.post(2, SendOp::Write(pair.a.remote(HALF)), 0, 3 * MTU);
     pair.transmit();
     assert_eq!(pair.kinds(B), ["WRITE_FIRST", "ACK", "WRITE_MIDDLE", "WRITE_LAST"]);
 }
 
 #[test]
 fn nothing_overtakes_the_acknowledgement_to_a_peer_of_another_stack() {
-    let mut pair = Pair::with(|setup| (setup.cap.late_acks, setup.embedded) = (true, false));
-    pair.b.recv(9, 10);
-    pair.send(1, 10);
-    pair.transmit();
-    pair.step_without_sending();
-    let to = pair.a.remote(HALF);
-    pair.b.post(2, SendOp::Write(to), 0, 10);
+    let mut pair = unacknowledged(|setup| (setup.cap.late_acks, setup.embedded) = (true, false));
+    pair.b.post(2, SendOp::Write(pair.a.remote(HALF)), 0, 10);
     pair.transmit();
     assert_eq!(pair.kinds(B), ["ACK", "WRITE_ONLY"]);
 }
 
 #[test]
 fn acknowledgements_do_not_wait_unless_the_program_permits_it() {
-    let mut pair = Pair::new();
-    assert!(pair.b.endpoint.owes_only_late_acks(), "nothing is to be sent");
-    pair.b.recv(9, 10);
-    pair.send(1, 10);
-    pair.transmit();
-    pair.step_without_sending();
-    assert!(!pair.b.endpoint.owes_only_late_acks());
+    assert!(Pair::new().b.endpoint.owes_only_late_acks(), "nothing is to be sent");
+    assert!(!unacknowledged(|_| {}).b.endpoint.owes_only_late_acks());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 mod pair;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
-use pair::{A, B, DELAY, HALF, MTU, PORT, Pair, failed, ok};
+use pair::{A, B, DELAY, HALF, MTU, PORT, Pair, Setup, failed, ok};
 use roce::{Config, QpAttr, RKeys};
 use verbs::{
     Access, CmEvent, CmId, ConnParam, CqId, Error, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, SendFlags,
@@ -213,19 +213,7 @@ fn a_message_has_at_most_two_gib_and_a_read_at_most_half_of_the_outstanding_psns
 }
 
 fn attr(peer: SocketAddr, path_mtu: u32) -> QpAttr {
-    QpAttr {
-        peer,
-        remote_qpn: 9,
-        path_mtu,
-        send_psn: 0,
-        recv_psn: 0,
-        retry_count: 7,
-        rnr_retry_count: 7,
-        ack_timeout: 14,
-        responder_resources: 1,
-        initiator_depth: 1,
-        embedded_peer: true,
-    }
+    QpAttr { path_mtu, ..Setup::default().attr(peer, 9, [0, 0]) }
 }
 
 #[test]
@@ -360,6 +348,65 @@ fn a_withdrawn_request_whose_event_was_taken_is_released_by_the_application() {
     pair.b.endpoint.destroy_id(pair.now, id_b).unwrap();
 }
 
+/// Makes two ends, of which A has sent a REQ to B's listener. Returns the IDs of the connection at A and of the listener.
+fn asked() -> (Pair, CmId, CmId) {
+    let mut pair = Pair::new();
+    pair.a.renew_qp();
+    let listener = pair.listen();
+    let id = pair.connect();
+    pair.drive_for(DELAY);
+    (pair, id, listener)
+}
+
+fn taken_request(pair: &mut Pair) -> CmId {
+    let Some(CmEvent::ConnectRequest { id, .. }) = pair.b.event() else { panic!("no request arrived") };
+    id
+}
+
+#[test]
+fn a_rejection_releases_a_request_that_is_over() {
+    for is_given_up in [true, false] {
+        let (mut pair, id_a, listener) = asked();
+        let id = taken_request(&mut pair);
+        if is_given_up {
+            pair.a.endpoint.disconnect(pair.now, id_a).unwrap();
+            pair.drive_for(DELAY);
+            not_found(pair.b.endpoint.reject(pair.now, id, &[]));
+        } else {
+            // B rejects the request by itself, because it has waited for its application for 30 s.
+            pair.silence(A);
+            pair.drive_for(Duration::from_millis(30_100));
+            invalid(pair.b.endpoint.reject(pair.now, id, &[]));
+        }
+        pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
+        pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
+    }
+}
+
+#[test]
+fn a_listener_that_is_destroyed_takes_its_requests_with_it() {
+    let (mut pair, _, listener) = asked();
+    pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
+    assert_eq!(pair.b.event(), None);
+    pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
+
+    let (mut pair, _, listener) = asked();
+    let id = taken_request(&mut pair);
+    pair.b.endpoint.destroy_id(pair.now, listener).unwrap();
+    invalid(pair.b.endpoint.reject(pair.now, id, &[]));
+    pair.b.endpoint.destroy_channel(pair.b.channel).unwrap();
+}
+
+#[test]
+fn a_rejection_that_fails_keeps_a_request_that_is_not_over() {
+    let (mut pair, _, id) = Pair::requested();
+    invalid(pair.b.endpoint.reject(pair.now, id, &[0; 149]));
+    pair.accept(id);
+    invalid(pair.b.endpoint.reject(pair.now, id, &[]));
+    pair.drive();
+    assert!(matches!(pair.b.event(), Some(CmEvent::Established { id: got, .. }) if got == id));
+}
+
 #[test]
 fn rkeys_can_have_the_number_of_their_region() {
     let mut pair = limited(|config| config.rkeys = RKeys::WithSlot { bits: 8 });
@@ -374,5 +421,4 @@ fn the_debug_form_of_an_endpoint_counts_its_queue_pairs() {
     let mut pair = Pair::new();
     pair.a.another_qp();
     assert_eq!(format!("{:?}", pair.a.endpoint), "Endpoint { qps: 2, .. }");
-    assert_eq!(pair.a.endpoint.config().burst, Config::default().burst);
 }

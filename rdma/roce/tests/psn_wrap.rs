@@ -41,9 +41,7 @@ fn any_packet_lost_at_the_wrap_is_sent_again() {
 fn an_acknowledgement_behind_the_wrap_covers_requests_before_it() {
     let mut pair = near_the_wrap();
     (1..=3).for_each(|nth| pair.lose("ACK", nth));
-    for id in 1..=4 {
-        pair.write(id, 10);
-    }
+    (1..=4).for_each(|id| pair.write(id, 10));
     assert_eq!((pair.finish(), pair.psns("ACK")), (ok([1, 2, 3, 4]), vec![0xff_fffe, 0xff_ffff, 0, 1]));
     assert_eq!(pair.requests().len(), 4);
 }
@@ -54,9 +52,7 @@ fn a_sequence_nak_at_the_wrap_acknowledges_the_packets_before_it() {
     pair.lose("ACK", 1);
     pair.lose("ACK", 2);
     pair.lose("WRITE_ONLY", 3);
-    for id in 1..=4 {
-        pair.write(id, 10);
-    }
+    (1..=4).for_each(|id| pair.write(id, 10));
     pair.drive_for(2 * DELAY);
     assert_eq!((pair.a.completed(), pair.psns("NAK_SEQUENCE")), (ok([1, 2]), vec![0]));
     assert_eq!(pair.finish(), ok([3, 4]));
@@ -101,8 +97,7 @@ fn a_request_from_before_the_wrap_is_a_duplicate_behind_it() {
     pair.finish();
     pair.sent.clear();
     for psn in [0xff_fffe, 0xff_ffff, 0, 1] {
-        let repeated = pair.forge(B, opcode::WRITE_MIDDLE, psn);
-        assert_eq!(pair.deliver(B, &repeated), Some(RefusalCause::Duplicate));
+        assert_eq!(pair.deliver(B, &pair.forge(B, opcode::WRITE_MIDDLE, psn)), Some(RefusalCause::Duplicate));
         pair.transmit();
     }
     assert_eq!(pair.psns("ACK"), [1; 4]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pair::{A, B, DELAY, Fault, HALF, MTU, PSN_A, Pair, failed, ok};
 use roce::{
     RefusalCause, opcode,
-    wire::{NakCode, Packet, Reth, Syndrome},
+    wire::{NakCode, Packet, Syndrome},
 };
 use verbs::{Access, RemoteAddr, SendOp, WcStatus};
 
@@ -70,9 +70,7 @@ fn a_read_request_asks_for_a_window_at_most() {
 #[test]
 fn a_requester_has_as_many_reads_outstanding_as_its_initiator_depth() {
     let mut pair = Pair::with(|setup| setup.initiator_depth = 2);
-    for id in 1..=5 {
-        pair.read(id, 10);
-    }
+    (1..=5).for_each(|id| pair.read(id, 10));
     pair.transmit();
     assert_eq!(pair.requests().len(), 2);
     pair.step();
@@ -98,8 +96,7 @@ fn a_write_does_not_wait_for_reads() {
 #[test]
 fn a_read_cannot_be_posted_with_an_initiator_depth_of_zero() {
     let mut pair = Pair::with(|setup| setup.initiator_depth = 0);
-    let from = pair.b.remote(0);
-    let posted = pair.a.post_with(1, SendOp::Read(from), HALF, 10, verbs::SendFlags::SIGNALED);
+    let posted = pair.a.post_with(1, SendOp::Read(pair.b.remote(0)), HALF, 10, verbs::SendFlags::SIGNALED);
     assert!(matches!(posted, Err(verbs::Error::Invalid(_))), "{posted:?}");
     pair.write(2, 10);
     assert_eq!(pair.finish(), ok([2]));
@@ -109,9 +106,7 @@ fn a_read_cannot_be_posted_with_an_initiator_depth_of_zero() {
 fn more_reads_than_responder_resources_are_an_invalid_request() {
     let mut pair = Pair::with(|setup| (setup.responder_resources, setup.initiator_depth) = (2, 3));
     pair.batches = true;
-    for id in 1..=3 {
-        pair.read(id, 10);
-    }
+    (1..=3).for_each(|id| pair.read(id, 10));
     // B refuses the third READ, but answers the two READs before it.
     let expected = [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::RemoteInvalidRequest)];
     assert_eq!(pair.finish(), expected);
@@ -127,25 +122,16 @@ fn responder_resources_are_limited_by_the_device() {
     let mut pair = Pair::with(|setup| {
         (setup.config.max_responder_resources, setup.responder_resources) = (1, 200);
     });
-    let first = read_request(&mut pair, PSN_A, 10);
-    let second = read_request(&mut pair, PSN_A + 1, 10);
-    assert_eq!(pair.deliver(B, &first), None);
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A, 0, 10)), None);
+    let second = pair.read_request(PSN_A + 1, 0, 10);
     assert_eq!(pair.deliver(B, &second), Some(RefusalCause::TooManyReads));
-}
-
-/// Makes a packet that requests from B a READ of the first `length` bytes of B's region.
-fn read_request(pair: &mut Pair, psn: u32, length: u32) -> Packet<'static> {
-    let from = pair.b.remote(0);
-    let reth = Some(Reth { addr: from.addr, rkey: from.rkey, length });
-    Packet { reth, ..pair.forge(B, opcode::READ_REQUEST, psn) }
 }
 
 #[test]
 fn an_answered_read_frees_its_responder_resource() {
     let mut pair = Pair::with(|setup| setup.responder_resources = 1);
     for psn in PSN_A..PSN_A + 5 {
-        let request = read_request(&mut pair, psn, 10);
-        assert_eq!(pair.deliver(B, &request), None);
+        assert_eq!(pair.deliver(B, &pair.read_request(psn, 0, 10)), None);
         pair.transmit();
     }
     assert_eq!(pair.count("READ_RESPONSE_ONLY"), 5);
@@ -333,10 +319,8 @@ fn a_region_that_is_revoked_while_it_is_read_ends_the_read_with_a_nak() {
 #[test]
 fn a_region_that_is_revoked_between_request_and_response_is_not_read() {
     let mut pair = Pair::new();
-    let request = read_request(&mut pair, PSN_A, 4 * MTU);
-    assert_eq!(pair.deliver(B, &request), None);
-    let unread = read_request(&mut pair, PSN_A + 4, MTU);
-    assert_eq!(pair.deliver(B, &unread), None);
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A, 0, 4 * MTU)), None);
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A + 4, 0, MTU)), None);
     pair.b.endpoint.dereg_mr(pair.b.keys.lkey).unwrap();
     pair.transmit();
     assert_eq!((pair.kinds(B), pair.psns("NAK_ACCESS")), (vec!["NAK_ACCESS"], vec![PSN_A]));

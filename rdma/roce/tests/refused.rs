@@ -26,13 +26,7 @@ fn refused(pair: &mut Pair, packet: &Packet<'_>, cause: RefusalCause, nak: Optio
 }
 
 /// Makes a packet of a WRITE of `length` bytes to B's region.
-fn write_packet(
-    pair: &mut Pair,
-    opcode: u8,
-    psn: u32,
-    length: u32,
-    payload: &'static [u8],
-) -> Packet<'static> {
+fn write_packet(pair: &Pair, opcode: u8, psn: u32, length: u32, payload: &'static [u8]) -> Packet<'static> {
     let to = pair.b.remote(HALF);
     let reth = Reth { addr: to.addr, rkey: to.rkey, length };
     let forged = pair.forge(B, opcode, psn);
@@ -61,7 +55,7 @@ fn malformed_datagrams() {
 #[test]
 fn version() {
     let mut pair = Pair::new();
-    let mut packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
+    let mut packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
     packet.bth.tver = 1;
     refused(&mut pair, &packet, RefusalCause::Version, None);
     assert_eq!((pair.b.endpoint.counters().rx_malformed, pair.b.got(4)), (1, &[0; 4][..]));
@@ -70,7 +64,7 @@ fn version() {
 #[test]
 fn p_key() {
     let mut pair = Pair::new();
-    let mut packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
+    let mut packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
     packet.bth.p_key = 0x8001;
     refused(&mut pair, &packet, RefusalCause::PKey, None);
     // The default P_Key of a limited member is accepted.
@@ -81,7 +75,7 @@ fn p_key() {
 #[test]
 fn queue_pair_zero() {
     let mut pair = Pair::new();
-    let mut packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
+    let mut packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
     packet.bth.dest_qp = 0;
     refused(&mut pair, &packet, RefusalCause::QueuePairZero, None);
 }
@@ -89,7 +83,7 @@ fn queue_pair_zero() {
 #[test]
 fn unknown_queue_pair() {
     let mut pair = Pair::new();
-    let mut packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
+    let mut packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
     packet.bth.dest_qp ^= 1;
     refused(&mut pair, &packet, RefusalCause::UnknownQp, None);
     // A packet for a queue pair that is not connected is refused like a packet for an unknown queue pair.
@@ -101,8 +95,7 @@ fn unknown_queue_pair() {
 #[test]
 fn wrong_source() {
     let mut pair = Pair::new();
-    let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
-    let datagram = pair.encode(A, &packet);
+    let datagram = pair.encode(A, &write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]));
     let stranger = ([10, 0, 0, 3], 4791).into();
     assert_eq!(pair.deliver_from(stranger, B, &datagram), Some(RefusalCause::WrongSource));
     assert_eq!((pair.b.endpoint.counters().rx_wrong_source, pair.b.got(4)), (1, &[0; 4][..]));
@@ -112,15 +105,13 @@ fn wrong_source() {
 fn the_source_port_may_change() {
     let mut pair = Pair::new();
     pair.a.addr.set_port(50_000);
-    let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
-    assert_eq!(pair.deliver(B, &packet), None);
+    assert_eq!(pair.deliver(B, &write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4])), None);
 }
 
 #[test]
 fn icrc() {
     let mut pair = Pair::new();
-    let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
-    let datagram = pair.encode(A, &packet);
+    let datagram = pair.encode(A, &write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]));
     for byte in (0..datagram.len()).filter(|byte| ![0, 1, 2, 3, 4, 5, 6, 7].contains(byte)) {
         let mut damaged = datagram.clone();
         damaged[byte] ^= 1;
@@ -132,22 +123,20 @@ fn icrc() {
 
 #[test]
 fn icrc_with_an_identification_that_the_sender_does_not_use() {
-    for (embedded, expected) in [(true, Some(RefusalCause::Icrc)), (false, None)] {
+    for (embedded, ip_id, expected) in
+        [(true, 127, None), (true, 128, Some(RefusalCause::Icrc)), (false, 128, None)]
+    {
         let mut pair = Pair::with(|setup| setup.embedded = embedded);
-        let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
-        pair.ip_id = 128;
-        assert_eq!(pair.deliver(B, &packet), expected);
+        pair.ip_id = ip_id;
+        let packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
+        assert_eq!(pair.deliver(B, &packet), expected, "{embedded} {ip_id}");
     }
-    let mut pair = Pair::new();
-    let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A, 4, &[1; 4]);
-    pair.ip_id = 127;
-    assert_eq!(pair.deliver(B, &packet), None);
 }
 
 const Q_KEY: u32 = 0x8001_0000;
 
 /// Makes a packet with the payload `payload` for queue pair 1 of B, to which CM messages are sent.
-fn management<'a>(pair: &mut Pair, payload: &'a [u8]) -> Packet<'a> {
+fn management<'a>(pair: &Pair, payload: &'a [u8]) -> Packet<'a> {
     let mut packet = pair.forge(B, opcode::UD_SEND_ONLY, 0);
     packet.bth.dest_qp = 1;
     Packet { deth: Some(Deth { q_key: Q_KEY, reserved: 0, src_qp: 1 }), payload, ..packet }
@@ -156,12 +145,12 @@ fn management<'a>(pair: &mut Pair, payload: &'a [u8]) -> Packet<'a> {
 #[test]
 fn not_management() {
     let mut pair = Pair::new();
-    let short = management(&mut pair, &[0; MAD_LEN - 4]);
+    let short = management(&pair, &[0; MAD_LEN - 4]);
     refused(&mut pair, &short, RefusalCause::NotManagement, None);
-    let mut other_qp = management(&mut pair, &[0; MAD_LEN]);
+    let mut other_qp = management(&pair, &[0; MAD_LEN]);
     other_qp.bth.dest_qp = 2;
     refused(&mut pair, &other_qp, RefusalCause::NotManagement, None);
-    let mut other_key = management(&mut pair, &[0; MAD_LEN]);
+    let mut other_key = management(&pair, &[0; MAD_LEN]);
     other_key.deth = Some(Deth { q_key: 0x1111_1111, reserved: 0, src_qp: 1 });
     refused(&mut pair, &other_key, RefusalCause::NotManagement, None);
     assert_eq!(pair.b.endpoint.counters().rx_malformed, 3);
@@ -170,8 +159,7 @@ fn not_management() {
 #[test]
 fn the_icrc_of_management_datagrams_is_checked() {
     let mut pair = Pair::new();
-    let packet = management(&mut pair, &[0; MAD_LEN]);
-    let mut datagram = pair.encode(A, &packet);
+    let mut datagram = pair.encode(A, &management(&pair, &[0; MAD_LEN]));
     datagram[60] ^= 1;
     assert_eq!(pair.deliver_bytes(B, &datagram), Some(RefusalCause::Icrc));
     assert_eq!(pair.b.endpoint.cm_counters().rx_malformed, 0);
@@ -180,7 +168,7 @@ fn the_icrc_of_management_datagrams_is_checked() {
 #[test]
 fn cm_malformed() {
     let mut pair = Pair::new();
-    let packet = management(&mut pair, &[0; MAD_LEN]);
+    let packet = management(&pair, &[0; MAD_LEN]);
     refused(&mut pair, &packet, RefusalCause::CmMalformed, None);
     assert_eq!(pair.b.endpoint.cm_counters().rx_malformed, 1);
     assert_eq!((pair.b.endpoint.counters().rx_malformed, pair.b.endpoint.counters().rcvd_pkts), (0, 1));
@@ -190,7 +178,7 @@ fn cm_malformed() {
 fn cm_unknown_id() {
     let mut pair = Pair::new();
     let rtu = Mad::new(1, CmMessage::Rtu(CommIds { local: 2, remote: 3 })).encode();
-    let packet = management(&mut pair, &rtu);
+    let packet = management(&pair, &rtu);
     refused(&mut pair, &packet, RefusalCause::CmUnknownId, None);
     assert_eq!(pair.b.endpoint.cm_counters().rx_unknown_id, 1);
 }
@@ -210,7 +198,7 @@ fn requested_ids() -> (Pair, CommIds) {
 fn cm_wrong_source() {
     let (mut pair, ids) = requested_ids();
     let rtu = Mad::new(1, CmMessage::Rtu(ids)).encode();
-    let packet = management(&mut pair, &rtu);
+    let packet = management(&pair, &rtu);
     pair.a.addr.set_ip([10, 0, 0, 3].into());
     assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::CmWrongSource));
     assert_eq!((pair.b.endpoint.cm_counters().rx_wrong_source, pair.b.event()), (1, None));
@@ -220,15 +208,14 @@ fn cm_wrong_source() {
 fn cm_unexpected() {
     let (mut pair, ids) = requested_ids();
     let drep = Mad::new(1, CmMessage::Drep(ids)).encode();
-    let packet = management(&mut pair, &drep);
-    assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::CmUnexpected));
+    assert_eq!(pair.deliver(B, &management(&pair, &drep)), Some(RefusalCause::CmUnexpected));
     assert_eq!(pair.b.endpoint.cm_counters().rx_unexpected, 1);
 }
 
 #[test]
 fn out_of_sequence() {
     let mut pair = Pair::new();
-    let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A + 1, 4, &[1; 4]);
+    let packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A + 1, 4, &[1; 4]);
     assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::OutOfSequence));
     pair.transmit();
     assert_eq!((pair.psns("NAK_SEQUENCE"), pair.b.state()), (vec![PSN_A], "connected"));
@@ -238,7 +225,7 @@ fn out_of_sequence() {
 #[test]
 fn duplicate() {
     let mut pair = Pair::new();
-    let packet = write_packet(&mut pair, opcode::WRITE_ONLY, PSN_A - 1, 4, &[1; 4]);
+    let packet = write_packet(&pair, opcode::WRITE_ONLY, PSN_A - 1, 4, &[1; 4]);
     assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::Duplicate));
     assert_eq!((pair.b.endpoint.counters().duplicate_request, pair.b.got(4)), (1, &[0; 4][..]));
 }
@@ -248,16 +235,15 @@ fn opcode_sequence() {
     let continued = [opcode::WRITE_MIDDLE, opcode::WRITE_LAST, opcode::SEND_MIDDLE, opcode::SEND_LAST];
     for opcode in continued {
         let mut pair = Pair::new();
-        let packet = write_packet(&mut pair, opcode, PSN_A, 0, FULL);
+        let packet = write_packet(&pair, opcode, PSN_A, 0, FULL);
         refused(&mut pair, &packet, RefusalCause::OpcodeSequence, Some("NAK_INVALID"));
     }
     let begun = [opcode::WRITE_ONLY, opcode::WRITE_FIRST, opcode::SEND_ONLY, opcode::READ_REQUEST];
     for opcode in begun.into_iter().chain([opcode::SEND_MIDDLE, opcode::SEND_LAST]) {
         let mut pair = Pair::new();
-        let first = write_packet(&mut pair, opcode::WRITE_FIRST, PSN_A, 3 * MTU, FULL);
-        assert_eq!(pair.deliver(B, &first), None);
+        assert_eq!(pair.deliver(B, &write_packet(&pair, opcode::WRITE_FIRST, PSN_A, 3 * MTU, FULL)), None);
         let payload = if opcode == opcode::READ_REQUEST { &[] } else { FULL };
-        let packet = write_packet(&mut pair, opcode, PSN_A + 1, 3 * MTU, payload);
+        let packet = write_packet(&pair, opcode, PSN_A + 1, 3 * MTU, payload);
         refused(&mut pair, &packet, RefusalCause::OpcodeSequence, Some("NAK_INVALID"));
     }
     for opcode in begun.into_iter().chain([opcode::WRITE_MIDDLE, opcode::WRITE_LAST]) {
@@ -266,7 +252,7 @@ fn opcode_sequence() {
         let first = Packet { payload: FULL, ..pair.forge(B, opcode::SEND_FIRST, PSN_A) };
         assert_eq!(pair.deliver(B, &first), None);
         let payload = if opcode == opcode::READ_REQUEST { &[] } else { FULL };
-        let packet = write_packet(&mut pair, opcode, PSN_A + 1, 3 * MTU, payload);
+        let packet = write_packet(&pair, opcode, PSN_A + 1, 3 * MTU, payload);
         refused(&mut pair, &packet, RefusalCause::OpcodeSequence, Some("NAK_INVALID"));
         // The receive that was taken for the SEND completes with an error.
         assert_eq!(pair.b.received(), [(9, WcStatus::LocalProtectionError)]);
@@ -294,7 +280,7 @@ fn payload_length() {
     ] {
         let mut pair = Pair::new();
         pair.b.recv(9, 3 * MTU);
-        let packet = write_packet(&mut pair, opcode, PSN_A, 3 * MTU, payload);
+        let packet = write_packet(&pair, opcode, PSN_A, 3 * MTU, payload);
         refused(&mut pair, &packet, RefusalCause::PayloadLength, Some("NAK_INVALID"));
     }
     for (opcode, payload) in [
@@ -304,9 +290,8 @@ fn payload_length() {
         (opcode::WRITE_LAST, &[]),
     ] {
         let mut pair = Pair::new();
-        let first = write_packet(&mut pair, opcode::WRITE_FIRST, PSN_A, 3 * MTU, FULL);
-        assert_eq!(pair.deliver(B, &first), None);
-        let packet = write_packet(&mut pair, opcode, PSN_A + 1, 0, payload);
+        assert_eq!(pair.deliver(B, &write_packet(&pair, opcode::WRITE_FIRST, PSN_A, 3 * MTU, FULL)), None);
+        let packet = write_packet(&pair, opcode, PSN_A + 1, 0, payload);
         refused(&mut pair, &packet, RefusalCause::PayloadLength, Some("NAK_INVALID"));
     }
 }
@@ -327,7 +312,7 @@ fn message_length() {
         (opcode::READ_REQUEST, 1 << 31, &[]),
     ] {
         let mut pair = Pair::new();
-        let packet = write_packet(&mut pair, opcode, PSN_A, length, payload);
+        let packet = write_packet(&pair, opcode, PSN_A, length, payload);
         refused(&mut pair, &packet, RefusalCause::MessageLength, Some("NAK_INVALID"));
     }
     for (opcode, payload) in [
@@ -337,9 +322,8 @@ fn message_length() {
         (opcode::WRITE_MIDDLE, FULL),
     ] {
         let mut pair = Pair::new();
-        let first = write_packet(&mut pair, opcode::WRITE_FIRST, PSN_A, MTU + 8, FULL);
-        assert_eq!(pair.deliver(B, &first), None);
-        let packet = write_packet(&mut pair, opcode, PSN_A + 1, 0, payload);
+        assert_eq!(pair.deliver(B, &write_packet(&pair, opcode::WRITE_FIRST, PSN_A, MTU + 8, FULL)), None);
+        let packet = write_packet(&pair, opcode, PSN_A + 1, 0, payload);
         refused(&mut pair, &packet, RefusalCause::MessageLength, Some("NAK_INVALID"));
     }
 }
@@ -416,10 +400,9 @@ fn remote_access_of_another_protection_domain() {
 #[test]
 fn remote_access_that_is_withdrawn_in_the_middle_of_a_message() {
     let mut pair = Pair::new();
-    let first = write_packet(&mut pair, opcode::WRITE_FIRST, PSN_A, 2 * MTU, FULL);
-    assert_eq!(pair.deliver(B, &first), None);
+    assert_eq!(pair.deliver(B, &write_packet(&pair, opcode::WRITE_FIRST, PSN_A, 2 * MTU, FULL)), None);
     pair.b.endpoint.set_mr_access(pair.b.keys.lkey, Access::LOCAL).unwrap();
-    let last = write_packet(&mut pair, opcode::WRITE_LAST, PSN_A + 1, 0, FULL);
+    let last = write_packet(&pair, opcode::WRITE_LAST, PSN_A + 1, 0, FULL);
     refused(&mut pair, &last, RefusalCause::RemoteAccess, Some("NAK_ACCESS"));
     assert_eq!((pair.b.got(MTU), pair.b.got(2 * MTU)[MTU as usize]), (FULL, 0));
 }
@@ -431,8 +414,7 @@ fn answered(syndrome: Syndrome) -> (Option<RefusalCause>, Vec<(u64, WcStatus)>) 
     pair.silence(A);
     pair.write(1, 10);
     pair.transmit();
-    let ack = pair.forge_ack(A, PSN_A, syndrome);
-    (pair.deliver(A, &ack), pair.a.completed())
+    (pair.deliver(A, &pair.forge_ack(A, PSN_A, syndrome)), pair.a.completed())
 }
 
 #[test]
@@ -477,8 +459,7 @@ fn a_failed_queue_pair_refuses_all_packets() {
     let mut pair = Pair::new();
     pair.b.endpoint.fail_qp(pair.b.qp);
     for opcode in [opcode::WRITE_ONLY, opcode::ACKNOWLEDGE, opcode::READ_RESPONSE_ONLY, opcode::CNP] {
-        let packet = pair.forge(B, opcode, PSN_A);
-        assert_eq!(pair.deliver(B, &packet), Some(RefusalCause::UnknownQp));
+        assert_eq!(pair.deliver(B, &pair.forge(B, opcode, PSN_A)), Some(RefusalCause::UnknownQp));
     }
     pair.transmit();
     assert_eq!(pair.kinds(B).len(), 0);

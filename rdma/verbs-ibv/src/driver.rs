@@ -253,14 +253,7 @@ impl Driver for Ibv {
             max_sge: init.cap.max_sge.max(1),
             max_inline: self.limits.max_inline.min(MOST_INLINE),
         };
-        let wanted = caps.max_send_wr.max(caps.max_recv_wr);
-        if wanted > self.limits.max_qp_wr || caps.max_sge > self.limits.max_sge {
-            return Err(Error::Exhausted {
-                what: "work requests or elements of a queue pair",
-                limit: self.limits.max_qp_wr.into(),
-                remedy: "use fewer regions",
-            });
-        }
+        check_caps(&caps, self.limits.max_qp_wr, self.limits.max_sge)?;
         let qp = sys::RawQp::new(&pd, &queues[0].cq, &queues[1].cq, caps)
             .and_then(|qp| qp.to_init().map(|()| qp))
             .map_err(|e| memlock::refused("makes no queue pair", e))?;
@@ -414,6 +407,20 @@ impl Driver for Ibv {
     }
 }
 
+/// Returns an error with the limit that a queue pair with the capacities `caps` would exceed. The device allows at most
+/// `max_qp_wr` work requests per queue of a queue pair, and at most `max_sge` elements of one work request.
+fn check_caps(caps: &Caps, max_qp_wr: u32, max_sge: u32) -> Result<(), Error> {
+    let wanted = [(caps.max_send_wr.max(caps.max_recv_wr), max_qp_wr), (caps.max_sge, max_sge)];
+    let exceeded = wanted.into_iter().find(|(wanted, most)| wanted > most);
+    exceeded.map_or(Ok(()), |(_, limit)| {
+        Err(Error::Exhausted {
+            what: "work requests or elements of a queue pair",
+            limit: limit.into(),
+            remedy: "use fewer regions",
+        })
+    })
+}
+
 fn unknown_qp(num: QpNum) -> Error {
     Error::NotFound { what: "queue pair", id: num.0.into() }
 }
@@ -429,5 +436,24 @@ fn not_posted(limit: u32, error: io::Error) -> Error {
             Error::Invalid("the device refuses the work request, or the queue pair's state")
         }
         _ => Error::io("the work request was not posted", error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_that_is_too_large_is_refused_with_the_limit_that_it_exceeds() {
+        let limit = |max_send_wr, max_recv_wr, max_sge| {
+            let caps = Caps { max_send_wr, max_recv_wr, max_sge, max_inline: 0 };
+            match check_caps(&caps, 100, 7) {
+                Ok(()) => None,
+                Err(Error::Exhausted { limit, .. }) => Some(limit),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(limit(100, 100, 7), None);
+        assert_eq!((limit(101, 1, 1), limit(1, 101, 1), limit(1, 1, 8)), (Some(100), Some(100), Some(7)));
     }
 }

@@ -55,8 +55,40 @@ impl Interrupt {
 pub(crate) struct IbvCq {
     pub(crate) cq: std::sync::Arc<sys::RawCq>,
     pub(crate) interrupt: Interrupt,
-    /// The completions that were taken from the device and that the program has not polled yet.
-    taken: Mutex<VecDeque<Wc>>,
+    taken: Mutex<Taken>,
+}
+
+/// What was taken from the device and what the program has not polled yet.
+#[derive(Debug, Default)]
+struct Taken {
+    completions: VecDeque<Wc>,
+    /// The error of a poll that nevertheless returned completions; the program's next poll returns the error.
+    error: Option<io::Error>,
+}
+
+impl Taken {
+    /// Moves completions to `out`, oldest first, and returns their number. `device` moves completions from the device
+    /// to its argument, and returns their number; it also returns an error if the device fails. If the device fails
+    /// although there are completions to return, the next call returns the error.
+    fn poll(
+        &mut self,
+        out: &mut [Wc],
+        device: impl FnOnce(&mut [Wc]) -> (usize, Option<io::Error>),
+    ) -> io::Result<usize> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let early = self.completions.len().min(out.len());
+        out.iter_mut().zip(self.completions.drain(..early)).for_each(|(place, wc)| *place = wc);
+        let (polled, error) = device(&mut out[early..]);
+        match error {
+            Some(error) if early + polled == 0 => Err(error),
+            error => {
+                self.error = error;
+                Ok(early + polled)
+            }
+        }
+    }
 }
 
 impl IbvCq {
@@ -64,32 +96,29 @@ impl IbvCq {
         Ok(Self { cq: cq.into(), interrupt: Interrupt::new()?, taken: Mutex::default() })
     }
 
-    fn taken(&self) -> MutexGuard<'_, VecDeque<Wc>> {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves completions to `out`, oldest first, and returns their number.
     pub(crate) fn poll(&self, out: &mut [Wc]) -> io::Result<usize> {
-        let mut taken = self.taken();
-        let early = taken.len().min(out.len());
-        let room = out.len() - early;
-        let mut places = out.iter_mut();
-        let mut place = |wc| {
-            if let Some(place) = places.next() {
-                *place = wc;
-            }
-        };
-        taken.drain(..early).for_each(&mut place);
-        Ok(early + self.cq.poll(room, place)?)
+        self.taken().poll(out, |places| {
+            let (room, mut polled) = (places.len(), 0);
+            let result = self.cq.poll(room, |wc| {
+                places[polled] = wc;
+                polled += 1;
+            });
+            (polled, result.err())
+        })
     }
 
-    /// Returns true if a completion can be polled.
+    /// Returns true if a completion, or the error of an earlier poll, can be polled.
     pub(crate) fn is_ready(&self) -> io::Result<bool> {
         let mut taken = self.taken();
-        if taken.is_empty() {
-            self.cq.poll(BATCH, |wc| taken.push_back(wc))?;
+        if taken.completions.is_empty() && taken.error.is_none() {
+            self.cq.poll(BATCH, |wc| taken.completions.push_back(wc))?;
         }
-        Ok(!taken.is_empty())
+        Ok(!taken.completions.is_empty() || taken.error.is_some())
     }
 
     /// Removes the completions of a destroyed queue pair. A device may keep the completions of a destroyed queue pair,
@@ -98,7 +127,27 @@ impl IbvCq {
         let mut taken = self.taken();
         // An error is ignored, because a failed queue has no completions to remove and reports the error to the next
         // caller that polls it.
-        let _ = self.cq.poll(ALL, |wc| taken.push_back(wc));
-        taken.retain(|wc| wc.qp != qp);
+        let _ = self.cq.poll(ALL, |wc| taken.completions.push_back(wc));
+        taken.completions.retain(|wc| wc.qp != qp);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_before_a_failure_are_returned_before_the_error() {
+        let wc = |wr_id| Wc { wr_id, ..Wc::EMPTY };
+        let mut taken = Taken { completions: [wc(1), wc(2)].into(), error: None };
+        let mut out = [Wc::EMPTY; 4];
+        let polled = taken.poll(&mut out, |places| {
+            places[0] = wc(3);
+            (1, Some(io::Error::other("failed")))
+        });
+        assert_eq!((polled.unwrap(), out.map(|wc| wc.wr_id)), (3, [1, 2, 3, 0]));
+        assert!(taken.poll(&mut out, |_| panic!("the device has failed")).is_err());
+        assert_eq!(taken.poll(&mut out, |_| (0, None)).unwrap(), 0);
+        assert!(taken.poll(&mut out, |_| (0, Some(io::Error::other("failed")))).is_err());
     }
 }

@@ -177,7 +177,10 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        AdmissionDecision::{Admit, InPlaceOf, Refuse},
+        *,
+    };
 
     const MOST: usize = 32;
 
@@ -195,10 +198,10 @@ mod tests {
     impl ServerModel {
         fn arrive(&mut self, from: &str) -> AdmissionDecision<u64> {
             let decision = self.admission.decide(MOST, source(from));
-            if let AdmissionDecision::InPlaceOf(key) = decision {
+            if let InPlaceOf(key) = decision {
                 self.admission.leave(key);
             }
-            if decision != AdmissionDecision::Refuse {
+            if decision != Refuse {
                 self.admission.admit(self.next, source(from));
                 self.next += 1;
             }
@@ -222,7 +225,7 @@ mod tests {
         let mut server = ServerModel::flood("10.0.0.1");
         assert_eq!(server.of("10.0.0.1"), MOST);
         let oldest = server.admission.keys().next().unwrap();
-        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::InPlaceOf(oldest));
+        assert_eq!(server.arrive("10.0.0.2"), InPlaceOf(oldest));
         for _ in 0..100 {
             server.arrive("10.0.0.2");
             server.arrive("10.0.0.1");
@@ -244,7 +247,7 @@ mod tests {
     fn a_few_seats_are_safe_from_whoever_takes_many() {
         let mut server = ServerModel::default();
         let few = [server.arrive("10.0.0.2"), server.arrive("10.0.0.2")];
-        assert_eq!(few, [AdmissionDecision::Admit; 2]);
+        assert_eq!(few, [Admit; 2]);
         (0..500).for_each(|_| _ = server.arrive("10.0.0.1"));
         assert_eq!((server.of("10.0.0.1"), server.of("10.0.0.2")), (MOST - 2, 2));
         assert!(server.admission.keys().take(2).eq([0, 1]));
@@ -253,18 +256,12 @@ mod tests {
     #[test]
     fn a_newcomer_displaces_the_oldest_of_its_own_source_when_that_has_most() {
         let mut server = ServerModel::default();
-        (0..MOST as u64).for_each(|n| {
-            assert_eq!((server.arrive("10.0.0.1"), server.next), (AdmissionDecision::Admit, n + 1))
-        });
+        (0..MOST as u64).for_each(|n| assert_eq!((server.arrive("10.0.0.1"), server.next), (Admit, n + 1)));
         server.admission.set(0, Activity::Busy);
         server.admission.set(1, Activity::Idle);
-        assert_eq!(
-            server.arrive("10.0.0.1"),
-            AdmissionDecision::InPlaceOf(2),
-            "those without any request go first"
-        );
+        assert_eq!(server.arrive("10.0.0.1"), InPlaceOf(2), "those without any request go first");
         (0..40).for_each(|key| server.admission.set(key, Activity::Busy));
-        assert_eq!(server.arrive("10.0.0.1"), AdmissionDecision::Refuse, "no request of its own is cut off");
+        assert_eq!(server.arrive("10.0.0.1"), Refuse, "no request of its own is cut off");
     }
 
     #[test]
@@ -273,23 +270,18 @@ mod tests {
         let keys: Vec<_> = server.admission.keys().collect();
         keys.iter().for_each(|&key| server.admission.set(key, Activity::Busy));
         server.admission.set(keys[7], Activity::Idle);
-        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::InPlaceOf(keys[7]), "the one that is idle");
-        let oldest = AdmissionDecision::InPlaceOf(keys[0]);
-        assert_eq!(server.arrive("10.0.0.3"), oldest, "the oldest of the source with most");
+        assert_eq!(server.arrive("10.0.0.2"), InPlaceOf(keys[7]), "the one that is idle");
+        assert_eq!(server.arrive("10.0.0.3"), InPlaceOf(keys[0]), "the oldest of the source with most");
         (200..202).for_each(|key| server.admission.set(key, Activity::Busy));
-        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::InPlaceOf(keys[1]), "the next one");
+        assert_eq!(server.arrive("10.0.0.2"), InPlaceOf(keys[1]), "the next one");
 
         let mut server = ServerModel::default();
         for n in 0..MOST {
             server.arrive(&format!("10.0.1.{n}"));
         }
-        assert_eq!(
-            server.arrive("10.0.0.1"),
-            AdmissionDecision::InPlaceOf(0),
-            "each has one: the oldest goes"
-        );
+        assert_eq!(server.arrive("10.0.0.1"), InPlaceOf(0), "each has one: the oldest goes");
         (0..64).for_each(|key| server.admission.set(key, Activity::Busy));
-        assert_eq!(server.arrive("10.0.0.2"), AdmissionDecision::Refuse, "each has one request in progress");
+        assert_eq!(server.arrive("10.0.0.2"), Refuse, "each has one request in progress");
     }
 
     #[test]
@@ -301,13 +293,13 @@ mod tests {
         let hogs: Vec<_> = server.admission.keys().skip(3).collect();
         hogs.iter().for_each(|&key| server.admission.set(key, Activity::Busy));
         for (n, hog) in hogs.into_iter().take(13).enumerate() {
-            assert_eq!(server.arrive(&format!("10.0.2.{n}")), AdmissionDecision::InPlaceOf(hog));
+            assert_eq!(server.arrive(&format!("10.0.2.{n}")), InPlaceOf(hog));
             server.admission.set(server.next - 1, Activity::Idle);
         }
         // If a source network has at most half of all connections, its busy connections are displaced after
         // the idle connections of all source networks. The source network 10.0.0.1 has 16 of 32 connections
         // now, so the new connection displaces the oldest idle connection of all.
-        assert_eq!(server.arrive("10.0.3.1"), AdmissionDecision::InPlaceOf(0));
+        assert_eq!(server.arrive("10.0.3.1"), InPlaceOf(0));
     }
 
     #[test]
@@ -345,6 +337,6 @@ mod tests {
         keys.into_iter().for_each(|key| server.admission.leave(key));
         let Admission { numbers, by_number, .. } = &server.admission;
         assert!(server.admission.is_empty() && numbers.is_empty() && by_number.is_empty());
-        assert_eq!(server.arrive("10.0.0.1"), AdmissionDecision::Admit);
+        assert_eq!(server.arrive("10.0.0.1"), Admit);
     }
 }

@@ -117,27 +117,20 @@ impl std::fmt::Display for RejectReason {
 }
 
 /// The reason why a connection attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreachable {
     /// The passive side did not reply within the connect time-out.
+    #[error(
+        "nothing answers; see whether a program listens there and firewalls let UDP port 4791 through both ways"
+    )]
     NoAnswer,
     /// The passive side replied, but the active side never confirmed the reply.
+    #[error("it asked for a connection and did not confirm it")]
     NotConfirmed,
     /// The connection request could not be sent, for example because there is no route to the peer. The verbs provider
     /// also reports `Network` if the queue pair cannot be connected after the peer's reply.
+    #[error("the network refuses packets there; `ip route get ADDRESS` shows why")]
     Network,
-}
-
-impl std::fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::NoAnswer => {
-                "nothing answers; see whether a program listens there and firewalls let UDP port 4791 through both ways"
-            }
-            Self::NotConfirmed => "it asked for a connection and did not confirm it",
-            Self::Network => "the network refuses packets there; `ip route get ADDRESS` shows why",
-        })
-    }
 }
 
 /// What happened to a connection. The CM events of one connection come in the order in which they happened.

@@ -45,8 +45,9 @@ impl Context {
     /// # Errors
     /// Fails with [`Error::Io`] or [`Error::Exhausted`] if the operating system refuses the protection domain.
     pub fn alloc_pd(&self) -> Result<Pd, Error> {
-        let id = self.0.alloc_pd()?;
-        Ok(Pd(Arc::new(PdInner { context: self.clone(), id })))
+        // Every object that uses the protection domain has a clone of `Pd`, so no object uses the protection domain
+        // when the last clone is dropped.
+        Ok(Pd(Arc::new(self.owned(self.0.alloc_pd()?, |driver, id| driver.dealloc_pd(id)))))
     }
 
     /// Creates a completion queue with room for `depth` completions.
@@ -54,8 +55,7 @@ impl Context {
     /// # Errors
     /// Fails like [`Driver::create_cq`].
     pub fn create_cq(&self, depth: u32) -> Result<Cq, Error> {
-        let id = self.0.create_cq(depth)?;
-        Ok(Cq(Arc::new(CqInner { context: self.clone(), id })))
+        Ok(Cq(Arc::new(self.owned(self.0.create_cq(depth)?, |driver, id| driver.destroy_cq(id)))))
     }
 
     /// Creates a channel for listeners and connections.
@@ -63,14 +63,17 @@ impl Context {
     /// # Errors
     /// Fails with [`Error::Io`] if the operating system refuses the channel.
     pub fn create_channel(&self) -> Result<Channel, Error> {
-        let id = self.0.create_channel()?;
-        Ok(Channel(Arc::new(ChannelInner { context: self.clone(), id })))
+        Ok(Channel(Arc::new(self.owned(self.0.create_channel()?, |driver, id| driver.destroy_channel(id)))))
+    }
+
+    fn owned<I: Copy>(&self, id: I, release: fn(&dyn Driver, I) -> Result<(), Error>) -> Owned<I> {
+        Owned { context: self.clone(), id, release }
     }
 
     /// Waits like [`Driver::wait`].
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the completion queue of `on` is destroyed.
+    /// Fails with [`Error::NotFound`] if the completion queue or the channel of `on` is destroyed.
     pub fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.wait(on, mode, deadline)
     }
@@ -105,15 +108,23 @@ impl Context {
     }
 }
 
+/// An object of a device with the id `id`, which is released when the `Owned` is dropped.
+#[derive(Debug)]
+struct Owned<I: Copy> {
+    context: Context,
+    id: I,
+    release: fn(&dyn Driver, I) -> Result<(), Error>,
+}
+
+impl<I: Copy> Drop for Owned<I> {
+    fn drop(&mut self) {
+        let _ = (self.release)(&*self.context.0, self.id);
+    }
+}
+
 /// A protection domain. The clones of a `Pd` refer to the same protection domain.
 #[derive(Clone, Debug)]
-pub struct Pd(Arc<PdInner>);
-
-#[derive(Debug)]
-struct PdInner {
-    context: Context,
-    id: PdId,
-}
+pub struct Pd(Arc<Owned<PdId>>);
 
 impl Pd {
     /// The device of the protection domain.
@@ -138,21 +149,9 @@ impl Pd {
     /// Fails like [`Driver::create_qp`].
     pub fn create_qp(&self, send_cq: &Cq, recv_cq: &Cq, cap: QpCap) -> Result<Qp, Error> {
         let init = QpInit { pd: self.0.id, send_cq: send_cq.id(), recv_cq: recv_cq.id(), cap };
-        let num = self.0.context.0.create_qp(&init)?;
-        Ok(Qp {
-            _pd: self.clone(),
-            _cqs: [send_cq.clone(), recv_cq.clone()],
-            context: self.0.context.clone(),
-            num,
-        })
-    }
-}
-
-impl Drop for PdInner {
-    fn drop(&mut self) {
-        // Every object that uses the protection domain has a clone of `Pd`, so no object uses the protection domain
-        // when the last clone is dropped.
-        let _ = self.context.0.dealloc_pd(self.id);
+        let num = self.context().0.create_qp(&init)?;
+        let owned = self.context().owned(num, |driver, num| driver.destroy_qp(num));
+        Ok(Qp { owned, _pd: self.clone(), _cqs: [send_cq.clone(), recv_cq.clone()] })
     }
 }
 
@@ -210,13 +209,7 @@ impl Drop for Mr {
 
 /// A completion queue. The clones of a `Cq` refer to the same completion queue.
 #[derive(Clone, Debug)]
-pub struct Cq(Arc<CqInner>);
-
-#[derive(Debug)]
-struct CqInner {
-    context: Context,
-    id: CqId,
-}
+pub struct Cq(Arc<Owned<CqId>>);
 
 impl Cq {
     /// The id of the completion queue, for [`WaitOn`].
@@ -251,25 +244,20 @@ impl Cq {
     }
 }
 
-impl Drop for CqInner {
-    fn drop(&mut self) {
-        let _ = self.context.0.destroy_cq(self.id);
-    }
-}
-
 /// A reliable-connected queue pair, which is destroyed when the `Qp` is dropped.
 #[derive(Debug)]
 pub struct Qp {
+    // Rust drops fields in the order of their declaration, so the queue pair is destroyed before the objects that it
+    // uses.
+    owned: Owned<QpNum>,
     _pd: Pd,
     _cqs: [Cq; 2],
-    context: Context,
-    num: QpNum,
 }
 
 impl Qp {
     /// The queue pair's number.
     pub fn num(&self) -> QpNum {
-        self.num
+        self.owned.id
     }
 
     /// Posts all work requests of `wrs` in order.
@@ -278,7 +266,7 @@ impl Qp {
     /// Fails with the index of the first work request that was not posted, together with the [`Error`] of this work
     /// request. The work requests before the returned index were posted.
     pub fn post_send(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)> {
-        self.context.0.post_send(self.num, wrs)
+        self.owned.context.0.post_send(self.num(), wrs)
     }
 
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
@@ -287,26 +275,14 @@ impl Qp {
     /// Fails with [`Error::Exhausted`] if the receive queue is full, and with [`Error::LocalProtection`] or
     /// [`Error::Invalid`] if the device refuses the memory.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
-        self.context.0.post_recv(self.num, wr)
-    }
-}
-
-impl Drop for Qp {
-    fn drop(&mut self) {
-        let _ = self.context.0.destroy_qp(self.num);
+        self.owned.context.0.post_recv(self.num(), wr)
     }
 }
 
 /// A queue of CM events. Its methods set up and end connections, which causes CM events. The clones of a `Channel`
 /// refer to the same channel.
 #[derive(Clone, Debug)]
-pub struct Channel(Arc<ChannelInner>);
-
-#[derive(Debug)]
-struct ChannelInner {
-    context: Context,
-    id: ChannelId,
-}
+pub struct Channel(Arc<Owned<ChannelId>>);
 
 impl Channel {
     /// The id of the channel, for [`WaitOn`].
@@ -352,7 +328,7 @@ impl Channel {
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address
     /// family of the device.
     pub fn connect(&self, qp: &Qp, remote: SocketAddr, param: &ConnParam) -> Result<CmId, Error> {
-        self.driver().connect(self.0.id, qp.num, remote, param)
+        self.driver().connect(self.0.id, qp.num(), remote, param)
     }
 
     /// Connects `qp` to the peer whose connection request has the id `id`. The program must post receives before this
@@ -362,7 +338,7 @@ impl Channel {
     /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
     /// request was accepted or rejected before.
     pub fn accept(&self, id: CmId, qp: &Qp, param: &ConnParam) -> Result<(), Error> {
-        self.driver().accept(id, qp.num, param)
+        self.driver().accept(id, qp.num(), param)
     }
 
     /// Rejects the connection request `id` with reason 28 and at most 148 bytes of private data.
@@ -387,11 +363,5 @@ impl Channel {
     /// Fails with [`Error::NotFound`] if no listener and no connection has the id `id`.
     pub fn destroy_id(&self, id: CmId) -> Result<(), Error> {
         self.driver().destroy_id(id)
-    }
-}
-
-impl Drop for ChannelInner {
-    fn drop(&mut self) {
-        let _ = self.context.0.destroy_channel(self.id);
     }
 }

@@ -12,7 +12,7 @@ const IPV6_BITS: u32 = 64;
 /// A source network: an IPv4 address, or the /64 network of an IPv6 address. All connections from one source network
 /// share the part of a server's resources that the source network may have. The link-local addresses of all neighbours
 /// are one source network, because a machine can give itself any number of link-local addresses.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceNetwork(IpAddr);
 
 impl From<IpAddr> for SourceNetwork {
@@ -33,12 +33,6 @@ impl fmt::Display for SourceNetwork {
             IpAddr::V4(address) => address.fmt(f),
             IpAddr::V6(network) => write!(f, "{network}/{IPV6_BITS}"),
         }
-    }
-}
-
-impl fmt::Debug for SourceNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SourceNetwork({self})")
     }
 }
 

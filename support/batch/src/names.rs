@@ -176,16 +176,13 @@ impl<'a> Naming<'a> {
             Ok(meta) => (meta.len(), None),
             Err(problem) => (0, Some(problem)),
         };
-        let output = match self.out_dir {
-            None => None,
-            Some(folder) => match self.name(&below) {
-                Ok(name) => Some(folder.join(name)),
-                Err(error) => {
-                    problem = problem.or(Some(format!("{}: {error}", path.display())));
-                    None
-                }
-            },
-        };
+        let output = self.out_dir.and_then(|folder| match self.name(&below) {
+            Ok(name) => Some(folder.join(name)),
+            Err(error) => {
+                problem.get_or_insert(format!("{}: {error}", path.display()));
+                None
+            }
+        });
         Item { input: path, output, bytes, problem }
     }
 

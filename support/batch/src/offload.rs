@@ -85,9 +85,7 @@ enum Kind {
 
 impl CallParams {
     fn new(plan: &Plan, inputs: &[InputFile], shared: Option<BatchRegions>) -> Self {
-        let ins = inputs.iter().map(InputFile::len);
-        let count = inputs.len();
-        let of = |kind| move |len| (kind, len);
+        let mut ins = inputs.iter().map(InputFile::len);
         match plan {
             Plan::Builtin { room, .. } => {
                 let small = shared.filter(|shared| ins.clone().all(|len| len <= shared.input));
@@ -95,7 +93,7 @@ impl CallParams {
                 lens.extend(ins.map(|len| (Kind::Input, small.map_or(len, |shared| shared.input))));
                 let room = small.map_or(*room, |shared| shared.room.max(*room));
                 lens.extend([(Kind::Output, BLOCK_BYTES), (Kind::Output, room)]);
-                let status = 1 + count;
+                let status = 1 + inputs.len();
                 Self {
                     lens,
                     inputs: (1..status).collect(),
@@ -103,12 +101,7 @@ impl CallParams {
                     blocks: Some((0, status)),
                 }
             }
-            Plan::InOut => Self::of(ins.map(of(Kind::InOut)).collect()),
-            Plan::Raw { rooms } => Self::of(
-                ins.map(of(Kind::Input)).chain(rooms.iter().copied().map(of(Kind::Output))).collect(),
-            ),
             Plan::Listed(parameters) => {
-                let mut ins = ins;
                 // The plan was checked: as many parameters are sent as there are files.
                 let mut next = || ins.next().unwrap_or(0);
                 let len = |parameter: &Listed| match parameter {
@@ -140,9 +133,7 @@ impl CallParams {
         };
         self.lens.iter().map(param).collect()
     }
-}
 
-impl CallParams {
     /// Whether regions of this layout are large enough for `wanted`, and do not need much more memory.
     fn fits(&self, wanted: &Self) -> bool {
         /// The total length of regions that is always acceptable, in bytes.

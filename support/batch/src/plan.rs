@@ -16,11 +16,7 @@ use crate::{Call, CallConfig, Refused, files::InputFile, room};
 pub(crate) enum Plan {
     /// A built-in function: argument block, inputs, status block, and one output of `room` bytes.
     Builtin { arguments: Arguments, room: usize },
-    /// All regions are in-out.
-    InOut,
-    /// Inputs, then outputs with these numbers of bytes.
-    Raw { rooms: Vec<usize> },
-    /// The parameters of the catalogue, in its order.
+    /// Another function. The parameters are those of the catalogue in its order, if there is a catalogue.
     Listed(Vec<Listed>),
 }
 
@@ -89,7 +85,7 @@ impl Plan {
         if FunctionGroup::of(function) == FunctionGroup::Naaice {
             return Self::in_out(inputs.len(), outputs);
         }
-        let Some(count) = inputs_of(function) else { return Self::raw(settings, outputs) };
+        let Some(count) = inputs_of(function) else { return Self::raw(settings, inputs.len(), outputs) };
         let [first, ..] = inputs else { return Err(missing_inputs(count)) };
         if is_checksum(function) && inputs.len() > 1 {
             return Err(Refused::error("with --out, give one input; --out-dir takes the results of many"));
@@ -127,10 +123,11 @@ impl Plan {
             let text = format!("each --in needs an --out: there are {inputs} inputs and {outputs} outputs");
             return Err(Refused::error(text));
         }
-        Ok(Self::InOut)
+        Ok(Self::Listed(vec![Listed::InOut; inputs]))
     }
 
-    fn raw(settings: &CallConfig, outputs: usize) -> anyhow::Result<Self> {
+    /// Plans one call of a function that is in no catalogue, with all inputs before all outputs.
+    fn raw(settings: &CallConfig, inputs: usize, outputs: usize) -> anyhow::Result<Self> {
         let sizes = settings.out_size.len();
         if outputs != sizes {
             let text = format!(
@@ -139,14 +136,15 @@ impl Plan {
             );
             return Err(Refused::error(text));
         }
-        Ok(Self::Raw { rooms: settings.out_size.clone() })
+        let outputs = settings.out_size.iter().copied().map(Listed::Output);
+        Ok(Self::Listed(std::iter::repeat_n(Listed::Input, inputs).chain(outputs).collect()))
     }
 
     /// Arguments of a built-in function.
     pub(crate) fn arguments(&self) -> Option<&Arguments> {
         match self {
             Self::Builtin { arguments, .. } => Some(arguments),
-            Self::InOut | Self::Raw { .. } | Self::Listed(_) => None,
+            Self::Listed(_) => None,
         }
     }
 }

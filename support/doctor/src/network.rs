@@ -1,5 +1,7 @@
 //! Checks what the embedded provider needs: interfaces, UDP port 4791, socket buffers, an open firewall.
 
+use std::collections::HashSet;
+
 use roce_udp::socket::{Held, Holder};
 
 use crate::{
@@ -29,19 +31,13 @@ pub(crate) fn checks(machine: &Machine) -> Vec<Check> {
 
 fn interfaces(machine: &Machine) -> Vec<Check> {
     let mut names: Vec<&str> = machine.usable_addresses().map(|entry| entry.interface.as_str()).collect();
-    names.dedup();
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
     if names.is_empty() {
         let remedy = format!("{}ip link set lo up", machine.sudo());
         let finding = "no interface has an address";
         return vec![Network.check("interface", CheckLevel::Bad, finding).remedy(remedy)];
     }
-    let mut seen = Vec::new();
-    names.retain(|name| {
-        !seen.contains(name) && {
-            seen.push(*name);
-            true
-        }
-    });
     names.into_iter().map(|name| interface(machine, name)).collect()
 }
 

@@ -1,6 +1,9 @@
 //! Finds out what each provider can do here, and which commands help if something is missing.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use roce_udp::socket::Held;
 use serde::Serialize;
@@ -130,17 +133,13 @@ pub(crate) fn verbs(machine: &Machine, checks: &[Check]) -> ProviderReport {
 
 /// The places as text, such as `10.0.0.5 and fd00::5 (eth0), 127.0.0.1 (lo)`.
 fn list(places: &[ReadyAddress]) -> String {
-    let mut devices: Vec<&str> = Vec::new();
-    for place in places {
-        if !devices.contains(&place.device.as_str()) {
-            devices.push(&place.device);
-        }
-    }
-    let of = |device: &&str| {
-        let its = places.iter().filter(|place| place.device == **device);
+    let mut seen = HashSet::new();
+    let devices = places.iter().map(|place| place.device.as_str()).filter(|device| seen.insert(*device));
+    let of = |device: &str| {
+        let its = places.iter().filter(|place| place.device == device);
         format!("{} ({device})", its.map(|place| place.address.to_string()).collect::<Vec<_>>().join(" and "))
     };
-    devices.iter().map(of).collect::<Vec<_>>().join(", ")
+    devices.map(of).collect::<Vec<_>>().join(", ")
 }
 
 fn refusals(refused: &[CannotListen]) -> String {

@@ -67,9 +67,7 @@ impl Credentials {
         let bearer = token.map(|token| format!("Bearer {token}").parse()).transpose();
         Ok(Self { bearer: Bearer(bearer.map_err(|_| BadToken::Characters)?), tls: None })
     }
-}
 
-impl Credentials {
     /// The interceptor that adds the token to each request.
     pub fn bearer(&self) -> Bearer {
         self.bearer.clone()

@@ -25,6 +25,8 @@ use tokio::{
 use tonic::transport::server::Connected;
 use verbs::admission::{Activity, Admission, AdmissionDecision};
 
+use crate::stream::write_to;
+
 /// How long [`accept`] waits after it failed to accept: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -269,33 +271,5 @@ impl AsyncRead for TcpConnection {
 }
 
 impl AsyncWrite for TcpConnection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
+    write_to!(stream after check);
 }

@@ -47,6 +47,7 @@ mod auth;
 mod connect;
 pub mod connections;
 mod server;
+mod stream;
 mod tls;
 
 pub use auth::{BadToken, SCHEME, Token, check_token};

@@ -23,15 +23,6 @@ pub(crate) enum Operation {
     Claim { seen: Term, next: Term },
 }
 
-impl Operation {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Append(batch) => batch.memory(),
-            Self::Claim { .. } => 0,
-        }
-    }
-}
-
 /// The receiver of a result. If a waiter is dropped without a result, because the thread that writes panicked, it receives the
 /// error that nothing is known.
 pub(crate) struct Waiter<T> {
@@ -77,8 +68,8 @@ pub(crate) enum Request {
 impl Request {
     fn bytes(&self) -> usize {
         match self {
-            Self::Write(write) => write.operation.bytes(),
-            Self::Load(_) | Self::Copy(_) => 0,
+            Self::Write(Write { operation: Operation::Append(batch), .. }) => batch.memory(),
+            Self::Write(_) | Self::Load(_) | Self::Copy(_) => 0,
         }
     }
 
@@ -127,19 +118,15 @@ impl Queue {
         while no_room == NoRoom::Wait && !waiting.closed && full(&waiting) {
             waiting = self.room.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        let refusal = match () {
-            () if waiting.closed => Error::Closed,
-            () if full(&waiting) => Error::Busy,
-            () => {
-                waiting.bytes += bytes;
-                waiting.requests.push_back(request);
-                drop(waiting);
-                self.arrived.notify_one();
-                return;
-            }
-        };
+        if waiting.closed || full(&waiting) {
+            let refusal = if waiting.closed { Error::Closed } else { Error::Busy };
+            drop(waiting);
+            return request.refuse(refusal);
+        }
+        waiting.bytes += bytes;
+        waiting.requests.push_back(request);
         drop(waiting);
-        request.refuse(refusal);
+        self.arrived.notify_one();
     }
 
     /// Everything that waits, at least one request; nothing when the queue is closed and empty.

@@ -8,11 +8,6 @@ use crate::{Revision, Term};
 /// The version of both formats.
 const VERSION: u8 = 1;
 
-/// Bytes before the value.
-const HEADER: usize = 1 + 4 + 8;
-
-const STATE: usize = 1 + 4 + 4 * 8;
-
 /// Why a row is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRecord {
@@ -41,14 +36,7 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// The bytes of the row of `key`, and their checksum.
     pub fn encode(key: &[u8], revision: Revision, value: &[u8]) -> (Vec<u8>, u32) {
-        let mut bytes = Vec::with_capacity(HEADER + value.len());
-        bytes.push(VERSION);
-        bytes.extend([0; 4]);
-        bytes.extend(revision.0.to_be_bytes());
-        bytes.extend(value);
-        let checksum = checksum(key, &bytes);
-        bytes[1..5].copy_from_slice(&checksum.to_be_bytes());
-        (bytes, checksum)
+        row(key, &revision.0.to_be_bytes(), value)
     }
 
     /// Reads the row of `key`.
@@ -78,15 +66,8 @@ pub struct State {
 impl State {
     /// Returns the bytes in which the state is stored: a version, a checksum and the four numbers.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(STATE);
-        bytes.push(VERSION);
-        bytes.extend([0; 4]);
-        for number in [self.term.0, self.revision.0, self.rows, self.sum] {
-            bytes.extend(number.to_be_bytes());
-        }
-        let checksum = checksum(&[], &bytes);
-        bytes[1..5].copy_from_slice(&checksum.to_be_bytes());
-        bytes
+        let numbers = [self.term.0, self.revision.0, self.rows, self.sum].map(u64::to_be_bytes);
+        row(&[], numbers.as_flattened(), &[]).0
     }
 
     /// Reads the state from `bytes`.
@@ -113,6 +94,14 @@ impl State {
         self.sum = self.sum.wrapping_sub(checksum.into());
         true
     }
+}
+
+/// A version, a checksum and what follows these. Returns the checksum, too.
+fn row(key: &[u8], head: &[u8], value: &[u8]) -> (Vec<u8>, u32) {
+    let mut bytes = [&[VERSION, 0, 0, 0, 0][..], head, value].concat();
+    let checksum = checksum(key, &bytes);
+    bytes[1..5].copy_from_slice(&checksum.to_be_bytes());
+    (bytes, checksum)
 }
 
 /// The stored checksum, if it and the version are right, and what follows it.

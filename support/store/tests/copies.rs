@@ -2,22 +2,14 @@
 
 mod common;
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
 use common::{
-    TempFolder, batch, claimed,
+    TempFolder, batch, beside, claimed,
     disk::{Disk, Faults},
-    open, put,
+    new_store, open, put,
 };
 use naa_store::{Error, Revision, SqliteConfig, Store as _, Term, restore};
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    format!("{}{ending}", path.display()).into()
-}
 
 /// What FILE and FILE-wal have of a store that was killed after three changes.
 fn killed(folder: &TempFolder, name: &str) -> PathBuf {
@@ -42,8 +34,7 @@ fn cannot_copy<T>(result: Result<T, Error>, expected: &str) {
 
 #[test]
 fn a_backup_is_not_written_over_a_file_of_the_store_itself() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     store.append(batch(1, [put("a", "1")])).unwrap();
     let [link, linked, hard] = ["link", "linked", "hard"].map(|name| folder.path().join(name));
     symlink(folder.path(), &link).unwrap();
@@ -98,9 +89,8 @@ fn the_file_of_a_store_that_was_not_closed_is_no_backup() {
 
 #[test]
 fn a_store_whose_newest_term_cannot_be_read_is_replaced_only_if_it_is_damaged() {
-    let folder = TempFolder::new();
+    let (folder, store) = new_store();
     let backup = folder.path().join("backup");
-    let store = claimed(&folder.store());
     store.backup(&backup).unwrap();
     store.claim(Term(1), Term(7)).unwrap();
     drop(store);

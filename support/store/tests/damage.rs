@@ -2,14 +2,10 @@
 
 mod common;
 
-use std::{
-    fs,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{fs, ops::Range};
 
-use common::{TempFolder, batch, claimed, open, put, remove};
-use naa_store::{Error, Snapshot, SqliteConfig, Store as _, restore};
+use common::{TempFolder, batch, beside, claimed, new_store, open, put, remove};
+use naa_store::{Error, Snapshot, SqliteConfig, SqliteStore, Store as _, restore};
 use simnet::Random;
 
 /// The file, its log and its lock, as bytes.
@@ -18,7 +14,7 @@ type Files = [(&'static str, Vec<u8>); 3];
 /// A store with something in its file and something in its log, and what it holds.
 fn files(folder: &TempFolder) -> (Files, Snapshot) {
     let path = folder.store();
-    let fill = |store: &naa_store::SqliteStore, numbers: Range<usize>| {
+    let fill = |store: &SqliteStore, numbers: Range<usize>| {
         for n in numbers {
             let changes =
                 [put(&format!("key {n}"), &n.to_string().repeat(n)), remove(&format!("key {}", n / 2))];
@@ -34,8 +30,13 @@ fn files(folder: &TempFolder) -> (Files, Snapshot) {
     (files, store.load().unwrap())
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    format!("{}{ending}", path.display()).into()
+/// A store with 100 keys.
+fn filled() -> (TempFolder, SqliteStore) {
+    let (folder, store) = new_store();
+    for n in 0..100 {
+        store.append(batch(1, [put(&format!("key {n}"), &n.to_string().repeat(n))])).unwrap();
+    }
+    (folder, store)
 }
 
 fn open_damaged(files: &Files) -> Result<Snapshot, Error> {
@@ -125,11 +126,7 @@ fn a_damaged_log_is_found() {
 
 #[test]
 fn a_damaged_file_without_a_log_is_found_or_makes_no_difference() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
-    for n in 0..100 {
-        store.append(batch(1, [put(&format!("key {n}"), &n.to_string().repeat(n))])).unwrap();
-    }
+    let (folder, store) = filled();
     let expected = store.load().unwrap();
     drop(store);
     let whole = fs::read(folder.store()).unwrap();
@@ -148,12 +145,8 @@ fn a_damaged_file_without_a_log_is_found_or_makes_no_difference() {
 
 #[test]
 fn a_damaged_backup_is_refused_and_the_store_stays() {
-    let folder = TempFolder::new();
+    let (folder, store) = filled();
     let backup = folder.path().join("backup of the store");
-    let store = claimed(&folder.store());
-    for n in 0..100 {
-        store.append(batch(1, [put(&format!("key {n}"), &n.to_string().repeat(n))])).unwrap();
-    }
     store.backup(&backup).unwrap();
     store.append(batch(1, [put("later", "")])).unwrap();
     let expected = store.load().unwrap();
@@ -181,8 +174,7 @@ fn a_damaged_backup_is_refused_and_the_store_stays() {
 
 #[test]
 fn an_older_file_put_in_its_place_is_found() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     store.append(batch(1, [put("k", "1")])).unwrap();
     drop(store);
     let older = fs::read(folder.store()).unwrap();

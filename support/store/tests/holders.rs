@@ -9,13 +9,12 @@ use std::{
     time::Duration,
 };
 
-use common::{TempFolder, batch, claimed, open, put, remove};
+use common::{batch, new_store, open, put, remove};
 use naa_store::{Error, MAX_CHANGES, MAX_HISTORY_BYTES, Revision, SqliteConfig, Store as _, restore};
 
 #[test]
 fn a_watch_may_wait_without_end() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (_folder, store) = new_store();
     let mut watch = store.watch(Revision(0)).unwrap();
     store.append(batch(1, [put("k", "v")])).unwrap();
     assert_eq!(watch.next(Duration::MAX).unwrap().unwrap().revision, Revision(1));
@@ -23,8 +22,8 @@ fn a_watch_may_wait_without_end() {
 
 #[test]
 fn a_store_may_be_dropped_by_the_thread_that_answers() {
-    let folder = TempFolder::new();
-    let store = Arc::new(claimed(&folder.store()));
+    let (folder, store) = new_store();
+    let store = Arc::new(store);
     let (sender, ended) = mpsc::channel::<bool>();
     let (hold, held) = mpsc::channel::<()>();
     let own = store.clone();
@@ -48,8 +47,7 @@ fn a_store_may_be_dropped_by_the_thread_that_answers() {
 
 #[test]
 fn a_store_under_two_names_is_open_once() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     let backup = folder.path().join("backup");
     store.backup(&backup).unwrap();
     let link = folder.path().join("link");
@@ -63,9 +61,8 @@ fn a_store_under_two_names_is_open_once() {
 
 #[test]
 fn a_store_that_another_program_reads_is_not_replaced() {
-    let folder = TempFolder::new();
+    let (folder, store) = new_store();
     let backup = folder.path().join("backup");
-    let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "v")])).unwrap();
     store.backup(&backup).unwrap();
     drop(store);
@@ -77,8 +74,7 @@ fn a_store_that_another_program_reads_is_not_replaced() {
 
 #[test]
 fn a_file_without_bytes_under_an_old_mark_is_lost() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     store.append(batch(1, [put("k", "v")])).unwrap();
     drop(store);
     fs::write(folder.store(), b"").unwrap();
@@ -91,8 +87,7 @@ fn a_file_without_bytes_under_an_old_mark_is_lost() {
 
 #[test]
 fn many_small_changes_count_for_the_history_as_what_they_take() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (_folder, store) = new_store();
     let changes: Vec<_> = (0..MAX_CHANGES).map(|n| remove(&n.to_string())).collect();
     for n in 1..=100 {
         assert_eq!(store.append(batch(1, &changes[..])), Ok(Revision(n)));

@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, panic, path::Path, sync::mpsc, thread, time::Duration};
 
-use common::{TempFolder, batch, claimed, open, put, remove};
+use common::{TempFolder, batch, beside, claimed, new_store, open, put, remove};
 use naa_store::{
     Error, InvalidBatch, MAX_BATCH_BYTES, MAX_CHANGES, MAX_KEY_BYTES, MAX_VALUE_BYTES, MAX_WAITING, Revision,
     Store as _, Term, restore,
@@ -17,8 +17,7 @@ fn entries(store: &naa_store::SqliteStore) -> Vec<(String, String)> {
 
 #[test]
 fn what_is_appended_is_loaded_now_and_after_opening_again() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     assert_eq!(store.append(batch(1, [put("b", "1"), put("a", "2")])), Ok(Revision(1)));
     assert_eq!(
         store.append(batch(1, [put("b", "3"), remove("a"), remove("never"), put("c", "")])),
@@ -56,8 +55,7 @@ fn only_the_newest_term_writes() {
 
 #[test]
 fn a_refused_batch_takes_no_other_down() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (_folder, store) = new_store();
     let (sender, results) = mpsc::channel();
     // They are sent faster than a transaction takes, so that several are in one.
     for n in 0..200 {
@@ -83,8 +81,7 @@ fn a_refused_batch_takes_no_other_down() {
 
 #[test]
 fn limits_are_named() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (_folder, store) = new_store();
     let refused = |changes: Vec<_>| match store.append(batch(1, changes)) {
         Err(Error::Invalid(why)) => why,
         other => panic!("{other:?}"),
@@ -109,8 +106,7 @@ fn limits_are_named() {
 
 #[test]
 fn what_waits_is_bounded_and_nothing_is_forgotten() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (_folder, store) = new_store();
     let (hold, held) = mpsc::sync_channel::<()>(0);
     let (sender, results) = mpsc::channel();
     // The thread of the store is kept from taking more.
@@ -132,8 +128,7 @@ fn what_waits_is_bounded_and_nothing_is_forgotten() {
 
 #[test]
 fn what_waits_when_the_store_is_dropped_is_stored() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     let (sender, results) = mpsc::channel();
     for n in 0..100 {
         let sender = sender.clone();
@@ -146,8 +141,7 @@ fn what_waits_when_the_store_is_dropped_is_stored() {
 
 #[test]
 fn a_callers_panic_concerns_nobody_else() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (_folder, store) = new_store();
     panic::set_hook(Box::new(|_| {}));
     store.append_with(batch(1, [put("a", "")]), Box::new(|_| panic!("on purpose")));
     assert_eq!(store.append(batch(1, [put("b", "")])), Ok(Revision(2)));
@@ -156,8 +150,7 @@ fn a_callers_panic_concerns_nobody_else() {
 
 #[test]
 fn a_watch_gets_each_batch_once_in_order_and_the_end() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     store.append(batch(1, [put("before", "")])).unwrap();
     let mut watch = store.watch(store.load().unwrap().revision).unwrap();
     assert_eq!(watch.next(Duration::ZERO), Ok(None));
@@ -182,8 +175,7 @@ fn a_watch_gets_each_batch_once_in_order_and_the_end() {
 
 #[test]
 fn a_store_is_open_once_and_the_error_says_where() {
-    let folder = TempFolder::new();
-    let store = claimed(&folder.store());
+    let (folder, store) = new_store();
     let holder = format!("process {}", std::process::id());
     let in_use = Error::InUse { path: folder.store(), holder };
     assert_eq!(open(&folder.store()).unwrap_err(), in_use);
@@ -197,9 +189,8 @@ fn a_store_is_open_once_and_the_error_says_where() {
 
 #[test]
 fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
-    let folder = TempFolder::new();
+    let (folder, store) = new_store();
     let backup = folder.path().join("backup");
-    let store = claimed(&folder.store());
     let revision = thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for n in 0..300 {
@@ -240,15 +231,13 @@ fn a_backup_is_made_while_writing_goes_on_and_restored_whole() {
 #[test]
 fn a_restored_store_takes_nothing_from_the_one_before() {
     // The former store was left with a log, which belongs to it alone.
-    let folder = TempFolder::new();
+    let (folder, store) = new_store();
     let [backup, left] = ["backup", "left"].map(|name| folder.path().join(name));
-    let store = claimed(&folder.store());
     store.append(batch(1, [put("k", "old")])).unwrap();
     store.backup(&backup).unwrap();
     store.append(batch(1, [put("k", "new")])).unwrap();
     for ending in ["", "-wal", ".lock"] {
-        let name = |path: &Path| format!("{}{ending}", path.display());
-        fs::copy(name(&folder.store()), name(&left)).unwrap();
+        fs::copy(beside(&folder.store(), ending), beside(&left, ending)).unwrap();
     }
     drop(store);
     restore(&backup, &left, &naa_store::SqliteConfig::default()).unwrap();

@@ -7,9 +7,9 @@
 
 use std::{io::Write, net::SocketAddr};
 
-use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
+use naa_host::{FunctionCode, U24};
 use naa_server::{Config, Server, functions};
-use naa_tests::{hostile, slow};
+use naa_tests::{hostile, local, slow};
 
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const LEN: usize = 300_000;
@@ -20,10 +20,7 @@ fn say(text: &str) {
 }
 
 fn host(server: SocketAddr, local: &str) {
-    let device = Device::open(local.parse().expect("an address")).expect("a device");
-    let params = [Param::in_out(LEN)];
-    let mut session =
-        Session::connect(&device, server, &params, &SessionConfig::default()).expect("a session");
+    let mut session = local::open(local, server, LEN);
     for round in 1u64.. {
         session.call(INCREMENT).expect("a call");
         assert!(session.slice(0).expect("between calls").iter().all(|&b| b == round as u8), "round {round}");
@@ -34,10 +31,7 @@ fn host(server: SocketAddr, local: &str) {
 }
 
 fn waiting_host(server: SocketAddr, local: &str) {
-    let device = Device::open(local.parse().expect("an address")).expect("a device");
-    let params = [Param::in_out(LEN)];
-    let mut session =
-        Session::connect(&device, server, &params, &SessionConfig::default()).expect("a session");
+    let mut session = local::open(local, server, LEN);
     session.invoke(slow::SLOW, U24::new(600_000).expect("small")).expect("a call");
     say("calling");
     let _ = session.wait();

@@ -6,11 +6,5 @@ use clap::Parser as _;
 use naa_tests::bridge::role;
 
 fn main() -> ExitCode {
-    match role::run(role::Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    naa_tests::exit_code(role::run(role::Args::parse()).map(|()| true))
 }

@@ -103,14 +103,7 @@ fn main() -> ExitCode {
             })
         }
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    naa_tests::exit_code(result)
 }
 
 fn by_time() -> u64 {

@@ -23,14 +23,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    naa_tests::exit_code(run(&Args::parse()))
 }
 
 fn run(args: &Args) -> Result<bool, String> {

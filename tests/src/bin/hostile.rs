@@ -61,7 +61,12 @@ enum Role {
     Victim { server: IpAddr, target: IpAddr },
     /// Attack until standard input ends
     #[command(hide = true)]
-    Attack { kind: Kind, local: IpAddr, targets: Vec<String> },
+    Attack {
+        #[arg(hide_possible_values = true)]
+        kind: Kind,
+        local: IpAddr,
+        targets: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -71,14 +76,7 @@ fn main() -> ExitCode {
         Some(Role::Attack { kind, local, targets }) => hostile::attack(*kind, *local, targets).map(|()| true),
         None => suite(&args),
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    naa_tests::exit_code(result)
 }
 
 fn suite(args: &Args) -> Result<bool, String> {

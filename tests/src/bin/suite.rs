@@ -114,14 +114,7 @@ fn main() -> ExitCode {
         }
         Role::List => list(),
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    naa_tests::exit_code(result)
 }
 
 fn choose(provider: Option<&str>) -> Result<ProviderChoice, String> {

@@ -124,13 +124,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse().role) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
-    }
+    naa_tests::exit_code(run(Args::parse().role).map(|()| true))
 }
 
 fn run(role: Role) -> Result<(), String> {

@@ -39,7 +39,7 @@ impl Counts {
             released: events.released,
             held_by_ended: events.held_by_ended,
             delivered_again: events.delivered_again,
-            outstanding: snapshot.workers.iter().map(|its| u64::from(its.outstanding)).sum(),
+            outstanding: snapshot.workers.iter().map(|its| u64::from(its.stats.outstanding)).sum(),
             workers: snapshot.workers.len() as u64,
             wrong_credits: events.wrong_credits,
             kernel_drops: snapshot.kernel_drops,

@@ -1,12 +1,11 @@
 //! Workers and the bridge are killed at random moments while events stream.
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use ejfat::ring::DeliveryMode;
-use naa_provider::ProviderChoice;
 use simnet::Random;
 
 use super::{
+    Case,
     contents::Contents,
     counts::Counts,
     far::{BridgeProcess, WorkerLocation, WorkerProcess},
@@ -22,26 +21,10 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: u64 = 300_000;
 const PACE: Pace = Pace { rate: 0.05e9, limit: Duration::from_millis(100), mtu: 9000 };
 
-/// A run.
-#[derive(Clone, Debug)]
-pub struct Kills {
-    /// The bridge's address. The provider of its device is `provider`.
-    pub bind: IpAddr,
-    pub provider: ProviderChoice,
-    pub placing: DeliveryMode,
-    pub workers: Vec<WorkerLocation>,
-    pub rounds: u32,
-    /// Whether workers ask for events that killed workers had. Then no bridge is killed.
-    pub redelivery: bool,
-    pub seed: u64,
-    /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
-    pub ack_timeout: u8,
-    /// What workers and bridges are: the program of [`role`](super::role).
-    pub program: PathBuf,
-}
-
 struct Environment<'a> {
-    case: &'a Kills,
+    case: &'a Case,
+    /// Whether workers ask for events that killed workers had. Then no bridge is killed.
+    redelivery: bool,
     config: BridgeProcessConfig,
     ledger: Arc<Ledger>,
     /// The bridge while it runs.
@@ -54,28 +37,25 @@ struct Environment<'a> {
 
 /// # Errors
 /// What went wrong, in which round, and the seed.
-pub fn kills(case: &Kills) -> Result<String, String> {
-    let local = std::env::temp_dir().join(format!("naa-kills-{}-{}.sock", case.bind, std::process::id()));
-    let Kills { bind, provider, placing, seed, .. } = *case;
-    let config = BridgeProcessConfig { bind, provider, placing, local, instance: 1 };
+pub fn kills(case: &Case, rounds: u32, redelivery: bool) -> Result<String, String> {
+    let (config, seed) = (case.bridge("kills"), case.seed);
     let ledger = Arc::<Ledger>::default();
     let bridge = Some(BridgeProcess::start(&case.program, &config, &ledger)?);
     let worker = |(n, place): (usize, &WorkerLocation)| {
-        let asks = (case.ack_timeout, case.redelivery);
+        let asks = (case.ack_timeout, redelivery);
         WorkerProcess::new(format!("w{n}"), place.clone(), &case.program, asks, &ledger)
     };
     let workers = case.workers.iter().enumerate().map(worker).collect();
-    let random = Random::new(seed, u64::MAX);
-    let (bridges_killed, workers_killed) = (0, 0);
     let mut env = Environment {
         case,
+        redelivery,
         config,
         ledger: ledger.clone(),
         bridge,
         workers,
-        random,
-        bridges_killed,
-        workers_killed,
+        random: Random::new(seed, u64::MAX),
+        bridges_killed: 0,
+        workers_killed: 0,
     };
     for at in 0..env.workers.len() {
         env.workers[at].start(&env.config)?;
@@ -83,9 +63,9 @@ pub fn kills(case: &Kills) -> Result<String, String> {
     env.workers.iter_mut().try_for_each(WorkerProcess::await_ready)?;
     let contents = Arc::new(Contents::new(seed));
     let senders = Senders::start(env.config.segments(), &contents, &ledger, None, PACE)?;
-    for round in 0..case.rounds {
+    for round in 0..rounds {
         let with_seed = |why| format!("seed {seed}, round {round}: {why}");
-        env.round(round % 5 == 2 && !case.redelivery).map_err(with_seed)?;
+        env.round(round % 5 == 2 && !redelivery).map_err(with_seed)?;
         ledger.check().map_err(with_seed)?;
     }
     let _ = senders.end()?;
@@ -100,7 +80,7 @@ impl Environment<'_> {
     /// the bridge is to be among those who are killed.
     fn round(&mut self, with_bridge: bool) -> Result<(), String> {
         std::thread::sleep(Duration::from_micros(self.random.below(PAUSE)));
-        let all = self.workers.len() as u64 + u64::from(!self.case.redelivery);
+        let all = self.workers.len() as u64 + u64::from(!self.redelivery);
         let mut victims = vec![self.random.below(all) as usize];
         if self.random.chance(200_000) {
             victims.push(self.random.below(all) as usize);
@@ -189,7 +169,7 @@ impl Environment<'_> {
         if taken > last.sent || taken < last.released {
             return Err(format!("workers took {taken} events of the last bridge: {last}"));
         }
-        if self.case.redelivery {
+        if self.redelivery {
             self.check_redelivery(&last)?;
         }
         bridge.end()?;

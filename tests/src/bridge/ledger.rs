@@ -10,6 +10,8 @@ use std::{
 
 use naa_server::functions::sha256;
 
+use crate::hex;
+
 /// How often a bridge may deliver an event again, after the first time.
 const MOST_AGAIN: u32 = 2;
 /// Faults that are kept; all are counted.
@@ -157,24 +159,17 @@ impl Taken {
     pub(super) fn read(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("EVENT ")?.split(' ');
         let name = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let (hex, instance, delivered_again) =
+        let (digest, instance, delivered_again) =
             (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let mut digest = [0; 32];
-        if hex.len() != 64 || !hex.is_ascii() || words.next().is_some() {
-            return None;
-        }
-        for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
-            *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
-        }
-        Some(Self { name, digest, instance, delivered_again })
+        let digest = hex::decode(digest).ok()?.try_into().ok()?;
+        words.next().is_none().then_some(Self { name, digest, instance, delivered_again })
     }
 }
 
 impl std::fmt::Display for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "EVENT {} {} ", self.name.0, self.name.1)?;
-        self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, " {} {}", self.instance, self.delivered_again)
+        let Self { name: (data_id, event), digest, instance, delivered_again } = self;
+        write!(f, "EVENT {data_id} {event} {} {instance} {delivered_again}", hex::encode(digest))
     }
 }
 

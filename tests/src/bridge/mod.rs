@@ -23,17 +23,46 @@ mod stream;
 mod worker;
 
 pub use far::WorkerLocation;
-pub use kills::{Kills, kills};
-pub use stream::{Streaming, stream};
+pub use kills::kills;
+pub use stream::stream;
 
 use std::{
+    net::IpAddr,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
 
 use ejfat::ring::DeliveryMode;
+use naa_provider::ProviderChoice;
+
+use serve::BridgeProcessConfig;
 
 const LOOK: Duration = Duration::from_millis(5);
+
+/// What a run works with.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The bridge's address, and whose device it has there.
+    pub bind: IpAddr,
+    pub provider: ProviderChoice,
+    pub placing: DeliveryMode,
+    pub workers: Vec<WorkerLocation>,
+    pub seed: u64,
+    /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
+    pub ack_timeout: u8,
+    /// What workers and bridges are: the program of [`role`].
+    pub program: PathBuf,
+}
+
+impl Case {
+    /// The bridge, in a run of this name.
+    fn bridge(&self, run: &str) -> BridgeProcessConfig {
+        let local = std::env::temp_dir().join(format!("naa-{run}-{}-{}.sock", self.bind, std::process::id()));
+        let Self { bind, provider, placing, .. } = *self;
+        BridgeProcessConfig { bind, provider, placing, local, instance: 1 }
+    }
+}
 
 /// Asks until it is so.
 fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {

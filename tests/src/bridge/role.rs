@@ -7,7 +7,7 @@ use naa_events::BridgeAddress;
 use naa_provider::ProviderChoice;
 
 use super::{
-    Kills, Streaming, WorkerLocation, kills, placing, process,
+    Case, WorkerLocation, kills, placing, process,
     serve::{self, Serving},
     stream, worker,
 };
@@ -92,6 +92,14 @@ struct CaseArgs {
     label: String,
 }
 
+impl CaseArgs {
+    fn case(&self, program: PathBuf) -> Result<Case, String> {
+        let Self { bind, provider, seed, ack_timeout, .. } = *self;
+        let (placing, workers) = (placing(&self.placing)?, self.workers.clone());
+        Ok(Case { bind, provider, placing, workers, seed, ack_timeout, program })
+    }
+}
+
 /// Prints a row `ROW|LABEL|CASE|ok or reason|SECONDS|NOTE` for a case.
 ///
 /// # Errors
@@ -109,33 +117,12 @@ pub fn run(args: Args) -> Result<(), String> {
             worker::run(&config)
         }
         Role::Stream { args, events } => {
-            let CaseArgs { bind, provider, workers, seed, ack_timeout, .. } = &args;
-            let case = Streaming {
-                bind: *bind,
-                provider: *provider,
-                placing: placing(&args.placing)?,
-                workers: workers.clone(),
-                events,
-                seed: *seed,
-                ack_timeout: *ack_timeout,
-                program,
-            };
-            row(&args.label, &format!("{events} events, {}", args.placing), || stream(&case))
+            let case = args.case(program)?;
+            row(&args.label, &format!("{events} events, {}", args.placing), || stream(&case, events))
         }
         Role::Kills { args, rounds, again } => {
-            let CaseArgs { bind, provider, workers, seed, ack_timeout, .. } = &args;
-            let case = Kills {
-                bind: *bind,
-                provider: *provider,
-                placing: placing(&args.placing)?,
-                workers: workers.clone(),
-                rounds,
-                redelivery: again,
-                seed: *seed,
-                ack_timeout: *ack_timeout,
-                program,
-            };
-            row(&args.label, &format!("{rounds} kills, {}", args.placing), || kills(&case))
+            let case = args.case(program)?;
+            row(&args.label, &format!("{rounds} kills, {}", args.placing), || kills(&case, rounds, again))
         }
     }
 }

@@ -1,23 +1,18 @@
 //! Events of mixed sizes through a bridge of this process to workers in processes of their own: each arrives once and whole.
 
 use std::{
-    net::IpAddr,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use ejfat::ring::DeliveryMode;
-use naa_provider::ProviderChoice;
-
 use super::{
-    LOOK,
+    Case, LOOK,
     contents::Contents,
     counts::Counts,
-    far::{WorkerLocation, WorkerProcess},
+    far::WorkerProcess,
     ledger::{Ledger, Totals},
     senders::{Pace, Senders, Sent},
-    serve::{BridgeProcessConfig, Serving},
+    serve::Serving,
 };
 
 /// Longer than an event is waited for, and than an emulated processor stands still.
@@ -25,28 +20,10 @@ const QUIET: Duration = Duration::from_secs(4);
 const LIMIT: Duration = Duration::from_secs(3600);
 const PACE: Pace = Pace { rate: 0.3e9, limit: Duration::from_secs(2), mtu: 9000 };
 
-/// A run.
-#[derive(Clone, Debug)]
-pub struct Streaming {
-    /// The bridge's address, and whose device it has there.
-    pub bind: IpAddr,
-    pub provider: ProviderChoice,
-    pub placing: DeliveryMode,
-    pub workers: Vec<WorkerLocation>,
-    pub events: u64,
-    pub seed: u64,
-    /// The exponent N of workers: a peer that is silent for about eight times 4.096 us * 2^N is dead.
-    pub ack_timeout: u8,
-    /// What workers are: the program of [`role`](super::role).
-    pub program: PathBuf,
-}
-
 /// # Errors
 /// What does not add up, or is not as it was sent.
-pub fn stream(case: &Streaming) -> Result<String, String> {
-    let local = std::env::temp_dir().join(format!("naa-stream-{}-{}.sock", case.bind, std::process::id()));
-    let Streaming { bind, provider, placing, seed, .. } = *case;
-    let config = BridgeProcessConfig { bind, provider, placing, local, instance: 1 };
+pub fn stream(case: &Case, events: u64) -> Result<String, String> {
+    let config = case.bridge("stream");
     let serving = Serving::start(&config)?;
     let ledger = Arc::<Ledger>::default();
     let mut workers = Vec::new();
@@ -59,8 +36,8 @@ pub fn stream(case: &Streaming) -> Result<String, String> {
     }
     workers.iter_mut().try_for_each(WorkerProcess::await_ready)?;
     let begin = Instant::now();
-    let contents = Arc::new(Contents::new(seed));
-    let senders = Senders::start(config.segments(), &contents, &ledger, Some(case.events), PACE)?;
+    let contents = Arc::new(Contents::new(case.seed));
+    let senders = Senders::start(config.segments(), &contents, &ledger, Some(events), PACE)?;
     let counts = watch(&serving, &senders, &ledger, &mut workers)?;
     let seconds = begin.elapsed().as_secs_f64();
     let sent = senders.end()?;

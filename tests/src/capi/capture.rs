@@ -11,6 +11,8 @@ use roce::{
     },
 };
 
+use crate::compat::pcap::{self, Datagram};
+
 /// A message of one side, which is what one work request sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
@@ -92,34 +94,6 @@ pub(super) struct Connection {
     pub(super) messages: Vec<Message>,
 }
 
-struct Datagram {
-    from: IpAddr,
-    payload: Vec<u8>,
-}
-
-/// UDP over IPv4 of an Ethernet pcap, little-endian, with microseconds.
-fn datagrams(path: &Path) -> Result<Vec<Datagram>, String> {
-    let file = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    if file.get(..4) != Some(&[0xd4, 0xc3, 0xb2, 0xa1]) {
-        return Err(format!("{} is no little-endian pcap", path.display()));
-    }
-    let mut rest = &file[24..];
-    let mut all = Vec::new();
-    while let Some((header, tail)) = rest.split_at_checked(16) {
-        let len = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
-        let (frame, tail) = tail.split_at_checked(len).ok_or("the capture ends in a frame")?;
-        rest = tail;
-        let ip = &frame[14..];
-        if ip.first() != Some(&0x45) {
-            continue;
-        }
-        let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-        let from = IpAddr::from([ip[12], ip[13], ip[14], ip[15]]);
-        all.push(Datagram { from, payload: ip[28..total].to_vec() });
-    }
-    Ok(all)
-}
-
 /// A connection while it is read.
 struct Reading {
     host: IpAddr,
@@ -134,13 +108,15 @@ struct Reading {
 pub(super) fn connections(path: &Path) -> Result<Vec<Connection>, String> {
     let mut asked: Vec<(IpAddr, Req)> = Vec::new();
     let mut readings: Vec<Reading> = Vec::new();
-    for datagram in datagrams(path)? {
-        let Ok(packet) = Packet::decode(&datagram.payload) else { continue };
+    let file = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    for Datagram { from, payload, .. } in pcap::read(&file)? {
+        let from = IpAddr::from(*from.ip());
+        let Ok(packet) = Packet::decode(&payload) else { continue };
         if packet.deth.is_some() {
             let Ok(bytes) = <&[u8; MAD_LEN]>::try_from(packet.payload) else { continue };
             match Mad::decode(bytes).map(|mad| mad.message) {
                 Ok(Cm::Req(req)) if !asked.iter().any(|(_, a)| a.local_comm_id == req.local_comm_id) => {
-                    asked.push((datagram.from, req));
+                    asked.push((from, req));
                 }
                 Ok(Cm::Rep(rep)) => {
                     let req = asked.iter().find(|(_, req)| req.local_comm_id == rep.ids.remote);
@@ -163,12 +139,11 @@ pub(super) fn connections(path: &Path) -> Result<Vec<Connection>, String> {
         }
         // Numbers of queue pairs are the newest connection's.
         let reading = readings.iter_mut().rev().find(|r| {
-            let to = if datagram.from == r.host { r.server_qpn } else { r.host_qpn };
+            let to = if from == r.host { r.server_qpn } else { r.host_qpn };
             packet.bth.dest_qp == to
         });
         let Some(reading) = reading else { continue };
-        let assembler =
-            if datagram.from == reading.host { &mut reading.to_server } else { &mut reading.to_host };
+        let assembler = if from == reading.host { &mut reading.to_server } else { &mut reading.to_host };
         reading.connection.messages.extend(assembler.take(&packet));
     }
     Ok(readings.into_iter().map(|reading| reading.connection).collect())

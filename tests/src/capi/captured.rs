@@ -96,10 +96,7 @@ impl Agreement {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::from("-"), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("-{}", crate::hex::encode(bytes))
 }
 
 /// The scenario for `wire_host.c`: what to ask for, what to send with each call, what must come back.

@@ -1,13 +1,16 @@
 //! Peers that are killed at random moments: the other side is told in time, and no result is wrong.
 
 use std::{
-    collections::VecDeque,
     sync::{Mutex, PoisonError},
-    thread,
     time::{Duration, Instant},
 };
 
-use super::{process::Process, programs, row::Row, run::Environment};
+use super::{
+    process::{Process, at_once},
+    programs,
+    row::Row,
+    run::Environment,
+};
 
 /// Most of a victim's time is waiting.
 const AT_ONCE: usize = 40;
@@ -21,7 +24,7 @@ fn once(env: &Environment<'_>, seed: u64) -> Result<String, String> {
     let addresses = env.addresses();
     let mut command = programs::command(&env.options.programs.join("kill"), env.options, &addresses);
     command.arg(seed.to_string());
-    let mut process = Process::start(&mut command, &env.folder)?;
+    let mut process = Process::start(&mut command, &env.folder.0)?;
     let output =
         process.succeed(LIMIT * env.options.slowness).map_err(|why| format!("seed {seed}: {why}"))?;
     let note = output.lines().rev().find_map(|line| line.strip_prefix("note: "));
@@ -34,18 +37,10 @@ pub(super) fn perform(env: &Environment<'_>, done: &(impl Fn(Row) + Sync)) {
     let times = if env.options.long { TIMES_LONG } else { TIMES };
     let first = env.options.seed;
     println!("kills: seeds {first} to {}", first + times - 1);
-    let queue = Mutex::new((first..first + times).collect::<VecDeque<_>>());
     let results = Mutex::new(Vec::new());
-    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some(seed) = take() {
-                    let result = once(env, seed);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
-                }
-            });
-        }
+    at_once(AT_ONCE, first..first + times, |seed| {
+        let result = once(env, seed);
+        results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
     });
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut by_way: Vec<(String, u64, u64)> = Vec::new();

@@ -9,6 +9,7 @@ mod kills;
 mod own;
 mod process;
 mod programs;
+mod raw_end;
 mod replay_host;
 mod replay_server;
 mod row;

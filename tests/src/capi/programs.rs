@@ -103,7 +103,7 @@ pub(super) fn perform(row: &Listed, env: &Environment<'_>) -> Row {
     let limit = row.limit * env.options.slowness;
     let mut command = command(&row.program, env.options, &addresses);
     command.arg(row.index.to_string());
-    let ended = Process::start(&mut command, &env.folder).and_then(|mut process| process.succeed(limit));
+    let ended = Process::start(&mut command, &env.folder.0).and_then(|mut process| process.succeed(limit));
     let result = match ended {
         Ok(output) => {
             let last = output.lines().rev().find(|line| line.starts_with("note: ")).unwrap_or("note: ");

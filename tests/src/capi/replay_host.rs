@@ -10,17 +10,18 @@ use std::{
 use roce::{
     psn::Psn,
     wire::{
-        Aeth, Packet, ROCE_PORT, Syndrome,
+        ROCE_PORT,
         mad::{Answered, CmMessage as Cm, CommIds, Mad, Rej, Rep, Req},
     },
 };
 
 use super::{
-    capture::{Assembler, Connection, Message},
+    capture::{Assembler, Connection},
     captured::{Agreement, INTERNAL, Region, difference, requested},
     process::Process,
+    raw_end::RawEnd,
 };
-use crate::hostile::{RawPeer, blank};
+use crate::hostile::{RawPeer, rej, rep};
 
 /// How long the program may take for its next message.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -31,100 +32,35 @@ const MTU: u8 = 3;
 const OUR_QPN: u32 = 0x11;
 const FIRST_PSN: u32 = 0xff_fff8;
 
-/// The raw end that stands for NAAICE's server.
-struct ServerModel {
-    raw: RawPeer,
-    host: SocketAddr,
-    req: Req,
-    received: Assembler,
-    count: u32,
-    next: Psn,
-}
-
-impl ServerModel {
-    /// Takes a connection in, as the captured server did.
-    fn accept(mut raw: RawPeer, host: IpAddr, connection: &Connection) -> Result<Self, String> {
-        // The address's owner by all that the host knows, so not of this project's stack.
-        raw.guid = connection.server_guid;
-        loop {
-            let mad = raw.receive_mad(TIME_LIMIT)?.ok_or("the program does not connect")?;
-            let Cm::Req(req) = mad.message else { continue };
-            let ids = CommIds { local: 0x5a5a, remote: req.local_comm_id };
-            if req.mtu > MTU {
-                let mut ari = [0; 72];
-                ari[0] = MTU << 4;
-                let private_data = [0; Rej::PRIVATE];
-                let about = Answered::Req;
-                let rej = Rej { ids, about, ari_len: 1, reason: INVALID_MTU, ari, private_data };
-                raw.send_mad(host, &Mad::new(mad.tid, Cm::Rej(rej)))?;
-                continue;
-            }
-            let rep = Rep {
-                ids,
-                q_key: 0,
-                qpn: OUR_QPN,
-                starting_psn: Psn::new(FIRST_PSN),
-                responder_resources: 1,
-                initiator_depth: 1,
-                target_ack_delay: 15,
-                failover: 0,
-                flow_control: false,
-                rnr_retry: 6,
-                srq: false,
-                ca_guid: raw.guid,
-                private_data: [0; Rep::PRIVATE],
-            };
-            raw.send_mad(host, &Mad::new(mad.tid, Cm::Rep(rep)))?;
-            let next = req.starting_psn;
-            let received = Assembler::new(true, Psn::new(FIRST_PSN));
-            return Ok(Self { raw, host: SocketAddr::new(host, ROCE_PORT), req, received, count: 0, next });
+/// Takes a connection in, as the captured server did: the end that stands for that server, and the REQ.
+fn accept(mut raw: RawPeer, host: IpAddr, connection: &Connection) -> Result<(RawEnd, Req), String> {
+    // The address's owner by all that the host knows, so not of this project's stack.
+    raw.guid = connection.server_guid;
+    loop {
+        let mad = raw.receive_mad(TIME_LIMIT)?.ok_or("the program does not connect")?;
+        let Cm::Req(req) = mad.message else { continue };
+        let ids = CommIds { local: 0x5a5a, remote: req.local_comm_id };
+        if req.mtu > MTU {
+            let mut ari = [0; 72];
+            ari[0] = MTU << 4;
+            let rej = Rej { ari_len: 1, ari, ..rej(ids, Answered::Req, INVALID_MTU) };
+            raw.send_mad(host, &Mad::new(mad.tid, Cm::Rej(rej)))?;
+            continue;
         }
-    }
-
-    /// The host's next message, acknowledged at once, as a device does.
-    fn receive(&mut self) -> Result<Message, String> {
-        let end = Instant::now() + TIME_LIMIT;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let bytes = self.raw.receive_bytes(left)?.ok_or("the program says no more")?;
-            let Ok(packet) = Packet::decode(&bytes) else { continue };
-            if packet.bth.dest_qp != OUR_QPN {
-                continue;
-            }
-            let message = self.received.take(&packet);
-            self.count += u32::from(message.is_some());
-            if packet.bth.ack_req || message.is_some() {
-                let mut ack = blank(roce::opcode::ACKNOWLEDGE, self.req.qpn, self.received.last());
-                ack.bth.ack_req = false;
-                ack.aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: self.count & Psn::MASK });
-                self.raw.send(self.host, &ack)?;
-            }
-            if let Some(message) = message {
-                return Ok(message);
-            }
-        }
-    }
-
-    /// Says what the captured server said, to the region of the program that stands for the captured one.
-    fn say(&mut self, message: &Message, target: Option<(u64, u32)>) -> Result<(), String> {
-        let mut at = 0;
-        for (index, opcode) in message.opcodes.iter().enumerate() {
-            let is_last = index + 1 == message.opcodes.len();
-            let len = if is_last { message.bytes.len() - at } else { 128 << MTU };
-            let mut packet = blank(*opcode, self.req.qpn, self.next);
-            packet.bth.solicited = message.solicited && is_last;
-            packet.bth.ack_req = is_last;
-            if index == 0 {
-                let length = message.bytes.len() as u32;
-                packet.reth = target.map(|(addr, rkey)| roce::wire::Reth { addr, rkey, length });
-            }
-            packet.imm = message.immediate.filter(|_| is_last);
-            packet.payload = &message.bytes[at..at + len];
-            self.raw.send(self.host, &packet)?;
-            self.next = self.next.plus(1);
-            at += len;
-        }
-        Ok(())
+        let first = Psn::new(FIRST_PSN);
+        let rep = Rep { rnr_retry: 6, ..rep(ids, OUR_QPN, first, raw.guid) };
+        raw.send_mad(host, &Mad::new(mad.tid, Cm::Rep(rep)))?;
+        let end = RawEnd {
+            raw,
+            peer: SocketAddr::new(host, ROCE_PORT),
+            qpn: OUR_QPN,
+            remote_qpn: req.qpn,
+            mtu: 128 << MTU,
+            next: req.starting_psn,
+            received: Assembler::new(true, first),
+            count: 0,
+        };
+        return Ok((end, req));
     }
 }
 
@@ -180,8 +116,8 @@ pub(super) fn replay(
 
 fn exchange(connection: &Connection, raw: RawPeer, host: IpAddr) -> Result<usize, String> {
     let agreement = Agreement::of(connection)?;
-    let mut server = ServerModel::accept(raw, host, connection)?;
-    same_asking(&connection.req, &server.req)?;
+    let (mut server, req) = accept(raw, host, connection)?;
+    same_asking(&connection.req, &req)?;
     let mut live_regions = Vec::new();
     let mut alike = 0;
     for (number, message) in connection.messages.iter().enumerate() {
@@ -197,7 +133,8 @@ fn exchange(connection: &Connection, raw: RawPeer, host: IpAddr) -> Result<usize
             server.say(message, target.transpose()?)?;
             continue;
         }
-        let live = server.receive().map_err(numbered)?;
+        let live = server.receive(TIME_LIMIT, |_| Ok(())).map_err(numbered)?;
+        let live = live.ok_or_else(|| numbered("the program says no more".into()))?;
         if let Some(why) = difference(message, &live) {
             return Err(numbered(why));
         }
@@ -214,7 +151,7 @@ fn exchange(connection: &Connection, raw: RawPeer, host: IpAddr) -> Result<usize
 }
 
 /// The program ends by a DREQ; NAAICE's server never answers it, and neither does this one.
-fn disconnect(server: &mut ServerModel) -> Result<(), String> {
+fn disconnect(server: &mut RawEnd) -> Result<(), String> {
     server.raw.polite = false;
     let end = Instant::now() + TIME_LIMIT;
     loop {

@@ -1,7 +1,6 @@
 //! The suite: which cases there are, on which addresses, and who carries them out.
 
 use std::{
-    collections::VecDeque,
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -18,12 +17,12 @@ use naa_provider::ProviderChoice;
 
 use super::{
     capture, captured, headers, kills,
-    process::Process,
+    process::{Process, at_once},
     programs::{self, Listed, RowAddresses},
     replay_host, replay_server,
     row::Row,
 };
-use crate::hostile::RawPeer;
+use crate::hostile::{RawPeer, TempFolder};
 
 const SERVER_START: Duration = Duration::from_secs(60);
 /// Ports of servers that programs start, where all share one address.
@@ -66,8 +65,9 @@ impl RunConfig {
 /// What rows are carried out on.
 pub(super) struct Environment<'a> {
     pub(super) options: &'a RunConfig,
-    pub(super) folder: PathBuf,
+    // The server is killed before its folder goes.
     server: Mutex<Process>,
+    pub(super) folder: TempFolder,
     server_address: IpAddr,
     next: AtomicU16,
 }
@@ -75,10 +75,10 @@ pub(super) struct Environment<'a> {
 impl<'a> Environment<'a> {
     fn new(options: &'a RunConfig) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("naa-capi-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let folder = TempFolder::at(folder)?;
         let next = AtomicU16::new(1);
         let server_address = options.address.unwrap_or_else(|| loopback(0));
-        let server = Mutex::new(accelerator(options, server_address, &folder)?);
+        let server = Mutex::new(accelerator(options, server_address, &folder.0)?);
         Ok(Self { options, folder, server, server_address, next })
     }
 
@@ -108,13 +108,6 @@ impl<'a> Environment<'a> {
             // It was killed, since it runs.
             Err(_) => Ok(String::new()),
         }
-    }
-}
-
-impl Drop for Environment<'_> {
-    fn drop(&mut self) {
-        self.server.get_mut().unwrap_or_else(PoisonError::into_inner).kill();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -183,17 +176,7 @@ fn perform(env: &Environment<'_>, listed: Vec<Listed>, done: &(impl Fn(Row) + Sy
         let case = format!("{}: {}", row.function, row.what);
         (options.long || !row.only_long) && options.wants(&programs::label(&row.program), &case)
     });
-    let queue = Mutex::new(wanted.collect::<VecDeque<_>>());
-    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    thread::scope(|scope| {
-        for _ in 0..options.jobs {
-            scope.spawn(|| {
-                while let Some(row) = take() {
-                    done(programs::perform(&row, env));
-                }
-            });
-        }
-    });
+    at_once(options.jobs, wanted, |row| done(programs::perform(&row, env)));
 }
 
 fn replay(env: &Environment<'_>, done: &impl Fn(Row)) -> Result<(), String> {
@@ -207,13 +190,13 @@ fn replay(env: &Environment<'_>, done: &impl Fn(Row)) -> Result<(), String> {
         if options.wants("wire, our host", &case) {
             let start = Instant::now();
             let result = captured::scenario(connection).and_then(|scenario| {
-                let path = env.folder.join(format!("scenario-{number}"));
+                let path = env.folder.0.join(format!("scenario-{number}"));
                 fs::write(&path, scenario).map_err(|e| e.to_string())?;
                 let addresses = RowAddresses { server: env.address(), ..env.addresses() };
                 let mut command = programs::command(&options.programs.join("wire_host"), options, &addresses);
                 command.arg(&path);
                 let ends = (addresses.server, addresses.local);
-                replay_host::replay(connection, &mut command, &env.folder, ends)
+                replay_host::replay(connection, &mut command, &env.folder.0, ends)
             });
             done(Row::new("wire, our host", &case, start.elapsed(), result));
         }
@@ -228,7 +211,7 @@ fn replay(env: &Environment<'_>, done: &impl Fn(Row)) -> Result<(), String> {
 fn replay_to_server(env: &Environment<'_>, connection: &capture::Connection) -> Result<String, String> {
     let addresses = env.addresses();
     let mut command = programs::command(&env.options.programs.join("wire_server"), env.options, &addresses);
-    let mut server = Process::start(&mut command, &env.folder)?;
+    let mut server = Process::start(&mut command, &env.folder.0)?;
     server.until_output("ready", SERVER_START)?;
     let raw = RawPeer::open(addresses.local, 78)?;
     let server_at = SocketAddr::new(addresses.spare, addresses.spare_port);

@@ -4,8 +4,6 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::replayer::Leave;
-
 /// The JSON file of a recording of packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,13 +59,13 @@ pub(super) struct Instead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) immediate: Option<u32>,
     /// The payload, in hexadecimal digits.
-    #[serde(with = "super::hex")]
+    #[serde(with = "crate::hex")]
     pub(super) payload: Vec<u8>,
 }
 
 impl Instead {
-    pub(super) fn leave(&self) -> Leave {
-        Leave { connection: self.connection, message: self.message }
+    pub(super) fn leave(&self) -> MessageIndex {
+        MessageIndex { connection: self.connection, message: self.message }
     }
 }
 

@@ -68,7 +68,7 @@ pub(super) struct Region {
 }
 
 /// A connection with the numbers that both sides chose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
     pub(super) host_comm_id: u32,
     host_qpn: u32,
@@ -124,15 +124,8 @@ impl Ends {
         self.connections.push(Connection {
             host_comm_id,
             host_qpn: be24(mad, REQ_QPN),
-            server_comm_id: 0,
-            server_qpn: 0,
-            server_psn: 0,
             next: be24(mad, REQ_PSN),
-            count: 0,
-            acknowledged: 0,
-            open: Message::default(),
-            regions: Vec::new(),
-            output: ServerOutput::default(),
+            ..Connection::default()
         });
         true
     }

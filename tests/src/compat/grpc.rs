@@ -16,9 +16,9 @@ use tonic::{
 use super::{
     GRPC_PORT, HOST, SEGMENT_PORT, SERVER, TOKEN,
     compare::Sharpness,
-    hex,
     protobuf::{self, Rules},
 };
+use crate::hex;
 
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Longer answers are none of a recording's.

@@ -6,11 +6,11 @@ use simnet::pcap;
 
 /// A UDP datagram of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Datagram {
-    pub(super) nanos: u64,
-    pub(super) from: SocketAddrV4,
-    pub(super) to: SocketAddrV4,
-    pub(super) payload: Vec<u8>,
+pub(crate) struct Datagram {
+    pub(crate) nanos: u64,
+    pub(crate) from: SocketAddrV4,
+    pub(crate) to: SocketAddrV4,
+    pub(crate) payload: Vec<u8>,
 }
 
 pub(super) fn write(datagrams: &[Datagram]) -> Result<Vec<u8>, String> {
@@ -24,7 +24,7 @@ pub(super) fn write(datagrams: &[Datagram]) -> Result<Vec<u8>, String> {
 }
 
 /// All datagrams of a file that [`write`] or tcpdump made.
-pub(super) fn read(file: &[u8]) -> Result<Vec<Datagram>, String> {
+pub(crate) fn read(file: &[u8]) -> Result<Vec<Datagram>, String> {
     let datagram = |frame: Result<pcap::Frame<'_>, pcap::CutOff>| {
         let frame = frame.map_err(|error| error.to_string())?;
         let datagram = pcap::datagram(frame.data).ok_or("a frame of it is no UDP datagram")?;

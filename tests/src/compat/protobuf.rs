@@ -81,7 +81,7 @@ fn message(rules: Rules<'_>, path: &str, recorded: &[u8], live: &[u8]) -> Result
         let same = left.iter().position(|is| is == was);
         let found = same.or_else(|| left.iter().position(|is| field(rules, &path, was, is).is_ok()));
         let found =
-            found.ok_or_else(|| at_path(&path, &format!("no entry is {}", super::hex::encode(was.value))))?;
+            found.ok_or_else(|| at_path(&path, &format!("no entry is {}", crate::hex::encode(was.value))))?;
         left.swap_remove(found);
     }
     Ok(())
@@ -107,7 +107,7 @@ fn field(rules: Rules<'_>, path: &str, was: &Field<'_>, is: &Field<'_>) -> Resul
         return message(rules, path, was.value, is.value);
     }
     if was.value != is.value {
-        let [was, is] = [was, is].map(|field| super::hex::encode(field.value));
+        let [was, is] = [was, is].map(|field| crate::hex::encode(field.value));
         return Err(at_path(path, &format!("{is:.80} where it was {was:.80}")));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::{
     fs,
     net::Ipv4Addr,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -18,6 +18,7 @@ use super::{
     server::{ServerProcess, program},
     wires::Wire,
 };
+use crate::hostile::TempFolder;
 
 /// Where the recorded programs have their device.
 const PROGRAM: Ipv4Addr = Ipv4Addr::new(127, 193, 19, 3);
@@ -94,7 +95,8 @@ fn host(wire: Wire) -> Result<(), String> {
     let local = PROGRAM.to_string();
     match wire {
         Wire::Call => {
-            let folder = TempFolder::new()?;
+            let folder = std::env::temp_dir().join(format!("naa-compat-{}", std::process::id()));
+            let folder = TempFolder::at(folder).map_err(|why| format!("cannot make {why}"))?;
             let data = folder.0.join("data");
             let bytes: Vec<u8> = (0..CALL_BYTES).map(|at| (at * at / 7) as u8).collect();
             fs::write(&data, bytes).map_err(|e| format!("cannot write {}: {e}", data.display()))?;
@@ -137,24 +139,6 @@ fn start(mut command: Command, words: &[&str]) -> Result<Child, String> {
 fn finish(mut child: Child) -> Result<(), String> {
     let status = child.wait().map_err(|e| e.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("the host ended with {status}")) }
-}
-
-/// A folder that goes when this is dropped.
-struct TempFolder(PathBuf);
-
-impl TempFolder {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("naa-compat-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|e| format!("cannot make {}: {e}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the system.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The commit of the checkout, for people.

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     HOST, SERVER,
+    description::MessageIndex,
     ends::{Connection, Ends, PacketEffect, ServerOutput},
     fields::{
         self, ACKNOWLEDGE, BEFORE_MAD, Cm, DEST_QP, DREQ_QPN, LOCAL_COMM_ID, MSN, OPCODE, PSN, PSN_MASK,
@@ -65,13 +66,6 @@ pub(super) struct ReplayResult {
     pub(super) fault: Option<String>,
 }
 
-/// Where a replay leaves the recording: the server answers something else from this message on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leave {
-    pub(super) connection: usize,
-    pub(super) message: usize,
-}
-
 struct Replayer {
     socket: UdpSocket,
     recorded: Ends,
@@ -106,8 +100,8 @@ fn output(ends: &Ends) -> Vec<ServerOutput> {
     ends.connections.iter().map(|connection| connection.output.clone()).collect()
 }
 
-/// Replays the host of `steps` against the server at [`SERVER`].
-pub(super) fn replay(steps: &[Step], leave: Option<Leave>) -> Result<ReplayResult, String> {
+/// Replays the host of `steps` against the server at [`SERVER`], which answers something else from `leave` on.
+pub(super) fn replay(steps: &[Step], leave: Option<MessageIndex>) -> Result<ReplayResult, String> {
     let mut replayer = Replayer::open(steps)?;
     let fault = replayer.run(steps, leave).err();
     Ok(ReplayResult { recorded: recorded(steps), live: output(&replayer.live), fault })
@@ -125,7 +119,7 @@ impl Replayer {
         Ok(Self { socket, recorded, live, acknowledgement, sent: Vec::new() })
     }
 
-    fn run(&mut self, steps: &[Step], leave: Option<Leave>) -> Result<(), String> {
+    fn run(&mut self, steps: &[Step], leave: Option<MessageIndex>) -> Result<(), String> {
         let mut rest = steps.iter();
         while let Some(step) = rest.next() {
             match step {
@@ -149,7 +143,7 @@ impl Replayer {
         self.listen(SILENCE)
     }
 
-    fn is_at(&self, leave: Leave) -> bool {
+    fn is_at(&self, leave: MessageIndex) -> bool {
         let connection = self.recorded.connections.get(leave.connection);
         connection.is_some_and(|connection| connection.output.messages.len() > leave.message)
     }

@@ -6,7 +6,6 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
     process::{Child, ChildStdout, Command, Stdio},
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::ValueEnum;
 use mrsp::{
     RegionFlags, RegionRequest, RemoteRegion,
     builtin::{Arguments, BLOCK_BYTES, Element, FftDirection, SortOrder},
@@ -38,7 +38,7 @@ const BEGIN: Duration = Duration::from_secs(20);
 const CHUNK: usize = 1024;
 
 /// What an attacker does until it is told to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// One Fourier transform after the other of a length that is a large prime.
     PrimeFft,
@@ -53,6 +53,7 @@ pub enum Kind {
     /// Sessions that fail one after the other.
     Failures,
     /// 200 TCP connections to each target that say nothing.
+    #[value(name = "seats")]
     IdleConnections,
     /// Loads of tables over MRSP by a process each.
     Tables,
@@ -75,42 +76,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 16] = [
-        ("prime-fft", Self::PrimeFft),
-        ("call-and-leave", Self::CallAndLeave),
-        ("workers", Self::Workers),
-        ("memory", Self::Memory),
-        ("compressor", Self::Compressor),
-        ("failures", Self::Failures),
-        ("seats", Self::IdleConnections),
-        ("tables", Self::Tables),
-        ("guesses", Self::Guesses),
-        ("slow-readers", Self::SlowReaders),
-        ("states", Self::States),
-        ("syncs", Self::Syncs),
-        ("watches", Self::Watches),
-        ("large-requests", Self::LargeRequests),
-        ("registrations", Self::Registrations),
-        ("long-series", Self::LongSeries),
-    ];
-
     /// How long the attack lasts where there is time, in milliseconds.
     pub(super) const fn full_time(self) -> u64 {
         // Long enough for all its calls.
         if matches!(self, Self::CallAndLeave) { 20_000 } else { 5000 }
     }
 
-    fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.iter().find(|(name, _)| *name == text);
-        found.map(|(_, kind)| *kind).ok_or_else(|| format!("there is no attacker {text:?}"))
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -126,7 +99,7 @@ impl Attacker {
     pub(super) fn start(kind: Kind, local: IpAddr, targets: &[String]) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|e| format!("cannot tell this program's path: {e}"))?;
         let mut command = Command::new("chrt");
-        command.args(["--idle", "0"]).arg(program).args(["attack", kind.name(), &local.to_string()]);
+        command.args(["--idle", "0"]).arg(program).args(["attack", &kind.name(), &local.to_string()]);
         command.args(targets).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|e| format!("cannot run `chrt`: {e}; install util-linux"))?;
         let out = BufReader::new(child.stdout.take().ok_or("the attacker has no output")?);

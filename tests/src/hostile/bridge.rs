@@ -6,10 +6,10 @@ use std::{
     path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -21,8 +21,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{
-    bystander::NOTHING,
-    case::{Latency, Observation, Own},
+    bystander::{Bystander, Log, lock},
+    case::{Observation, Own},
     ejfat::{DATA_ID, EjfatEnvironment, bound, segment_of},
     resources_process::{TempFolder, sibling},
 };
@@ -100,67 +100,13 @@ impl Drop for BridgeProcess {
     }
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    rounds: Vec<Duration>,
-    failures: Vec<String>,
-}
-
 /// A sender and a worker that do all as they should, in one thread: each event must arrive, to the byte.
-#[derive(Debug)]
-pub(super) struct Honest {
-    log: Arc<Mutex<Log>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Honest {
-    fn start(socket: UdpSocket, bridge: SocketAddr, local: IpAddr) -> Self {
-        let (log, stop) = (Arc::<Mutex<Log>>::default(), Arc::new(AtomicBool::new(false)));
-        let (its_log, its_stop) = (log.clone(), stop.clone());
-        let thread = thread::spawn(move || {
-            if let Err(why) = work(&socket, bridge, local, &its_log, &its_stop) {
-                lock(&its_log).failures.push(format!("the honest worker: {why}"));
-            }
-        });
-        Self { log, stop, thread: Some(thread) }
-    }
-
-    /// Waits for so many more rounds. [`Self::end`] tells why there are not.
-    fn rounds(&self, more: usize) -> Result<(), String> {
-        let wanted = lock(&self.log).rounds.len() + more;
-        let begin = Instant::now();
-        while lock(&self.log).rounds.len() < wanted {
-            if begin.elapsed() > TIME_LIMIT * 2 || !lock(&self.log).failures.is_empty() {
-                return Err("honest events did not arrive".into());
-            }
-            thread::sleep(PAUSE);
+fn honest(socket: UdpSocket, bridge: SocketAddr, local: IpAddr) -> Bystander {
+    Bystander::spawn(move |log, stop| {
+        if let Err(why) = work(&socket, bridge, local, log, stop) {
+            lock(log).failures.push(format!("the honest worker: {why}"));
         }
-        Ok(())
-    }
-
-    fn end(&mut self) -> (Latency, Vec<String>, u64) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by its hook.
-            let _ = thread.join();
-        }
-        let Log { mut rounds, failures } = std::mem::take(&mut *lock(&self.log));
-        rounds.sort_unstable();
-        let at = |percent: usize| rounds.get(rounds.len() * percent / 100).copied();
-        let (p50, p99) = (at(50).unwrap_or_default(), at(99).unwrap_or(NOTHING));
-        (Latency { calls: rounds.len(), p50, p99 }, failures, rounds.len() as u64)
-    }
-}
-
-impl Drop for Honest {
-    fn drop(&mut self) {
-        let _ = self.end();
-    }
+    })
 }
 
 fn config(local: IpAddr, data_id: u16, slots: u32) -> Config {
@@ -212,7 +158,7 @@ fn work(
 #[derive(Debug)]
 pub(super) struct Beside {
     pub(super) bridge: BridgeProcess,
-    honest: Honest,
+    honest: Bystander,
     sent: u64,
 }
 
@@ -220,8 +166,8 @@ impl EjfatEnvironment {
     pub(super) fn bridge(&mut self, args: &[&str]) -> Result<Beside, String> {
         let bridge = BridgeProcess::start(self.address(false), args)?;
         let socket = bound(self.address(false), bridge.segments)?;
-        let honest = Honest::start(socket, bridge.workers, self.address(false));
-        honest.rounds(2)?;
+        let honest = honest(socket, bridge.workers, self.address(false));
+        honest.rounds(2, "arrive")?;
         Ok(Beside { bridge, honest, sent: 0 })
     }
 
@@ -247,14 +193,14 @@ impl Beside {
     }
 
     /// The honest must get through at once; then all end. What the bridge counted of these, in this order.
-    pub(super) fn end(mut self, told: &[&str], note: impl Into<String>) -> Result<Observation, String> {
-        let stuck = self.honest.rounds(ROUNDS).err();
-        let (bystander, failures, rounds) = self.honest.end();
-        let mut own = Own { bystander, ..Own::default() };
-        own.why.extend(if failures.is_empty() { stuck.into_iter().collect() } else { failures });
+    pub(super) fn end(self, told: &[&str], note: impl Into<String>) -> Result<Observation, String> {
+        let stuck = self.honest.rounds(ROUNDS, "arrive").err();
+        let mut log = self.honest.end();
+        let mut own = Own { bystander: log.latency(), ..Own::default() };
+        own.why.extend(if log.failures.is_empty() { stuck.into_iter().collect() } else { log.failures });
         let (report, growth_kib) = self.bridge.end()?;
         own.growth_kib = growth_kib;
-        own.rose = counters(&report, rounds);
+        own.rose = counters(&report, own.bystander.calls as u64);
         let all = own.rose.iter().filter(|(name, _)| told.contains(&name.as_str()));
         let answer = all.map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ");
         let answer = if answer.is_empty() { "nothing".into() } else { answer };

@@ -36,6 +36,7 @@ pub struct Bystanders {
     both: [Bystander; 2],
 }
 
+/// A thread that works until this is dropped.
 #[derive(Debug)]
 pub(super) struct Bystander {
     log: Arc<Mutex<Log>>,
@@ -45,7 +46,10 @@ pub(super) struct Bystander {
 
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    rounds: Vec<Duration>,
+    pub(super) rounds: Vec<Duration>,
+    /// Events of an honest sender that came out, and those of them that it sent again.
+    pub(super) delivered: u64,
+    pub(super) repeats: u64,
     pub(super) failures: Vec<String>,
 }
 
@@ -95,16 +99,21 @@ impl Bystander {
         what: &'static str,
         connect: impl Fn() -> Result<P, String> + Send + 'static,
     ) -> Self {
-        let (log, stop) = (Arc::new(Mutex::new(Log::default())), Arc::new(AtomicBool::new(false)));
-        let (its_log, its_stop) = (log.clone(), stop.clone());
-        let thread = std::thread::spawn(move || {
-            while !its_stop.load(Ordering::Relaxed) {
-                if let Err(why) = work(&connect, &its_log, &its_stop) {
-                    lock(&its_log).failures.push(format!("the bystander that {what}: {why}"));
+        Self::spawn(move |log, stop| {
+            while !stop.load(Ordering::Relaxed) {
+                if let Err(why) = work(&connect, log, stop) {
+                    lock(log).failures.push(format!("the bystander that {what}: {why}"));
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
-        });
+        })
+    }
+
+    /// `work` notes in the log what it sees, and ends soon after it is told to stop.
+    pub(super) fn spawn(work: impl FnOnce(&Mutex<Log>, &AtomicBool) + Send + 'static) -> Self {
+        let (log, stop) = (Arc::<Mutex<Log>>::default(), Arc::<AtomicBool>::default());
+        let (its_log, its_stop) = (log.clone(), stop.clone());
+        let thread = std::thread::spawn(move || work(&its_log, &its_stop));
         Self { log, stop, thread: Some(thread) }
     }
 
@@ -112,10 +121,36 @@ impl Bystander {
     pub(super) fn take(&self) -> Log {
         std::mem::take(&mut *lock(&self.log))
     }
-}
 
-impl Drop for Bystander {
-    fn drop(&mut self) {
+    /// Events of an honest sender that came out: the first number of the round it is at.
+    pub(super) fn delivered(&self) -> u64 {
+        lock(&self.log).delivered
+    }
+
+    pub(super) fn is_working(&self) -> bool {
+        lock(&self.log).failures.is_empty()
+    }
+
+    /// Waits for so many more rounds of events, which must `arrive`, in such words. [`Self::end`] tells why they did not.
+    pub(super) fn rounds(&self, more: usize, arrive: &str) -> Result<(), String> {
+        let wanted = lock(&self.log).rounds.len() + more;
+        let begin = Instant::now();
+        while lock(&self.log).rounds.len() < wanted {
+            if begin.elapsed() > TIME_LIMIT || !self.is_working() {
+                return Err(format!("honest events did not {arrive}"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Ends it; what it saw.
+    pub(super) fn end(mut self) -> Log {
+        self.join();
+        self.take()
+    }
+
+    fn join(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by its hook.
@@ -124,7 +159,13 @@ impl Drop for Bystander {
     }
 }
 
-fn lock(log: &Mutex<Log>) -> std::sync::MutexGuard<'_, Log> {
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+pub(super) fn lock(log: &Mutex<Log>) -> std::sync::MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::{
     ejfat::EjfatEnvironment,
     environment::{Environment, Family},
+    raw::RawPeer,
+    wire::Wire,
 };
 
 /// What came back from the attacked side.
@@ -56,10 +58,17 @@ impl From<&str> for Observation {
     }
 }
 
+/// Words of a row, and several.
+pub(super) type Text = &'static str;
+pub(super) type Texts = &'static [Text];
+
 /// `Err`: something is wrong that the answer alone does not show.
 pub type Run = fn(&mut Environment) -> Result<Observation, String>;
 
-/// The same for a case that starts what it attacks.
+/// Sends on a connection with a bare queue pair what nobody is to answer.
+pub(super) type Sending = fn(&mut RawPeer, &mut Wire) -> Result<(), String>;
+
+/// The same as [`Run`] for a case that starts what it attacks.
 pub(super) type Alone = fn(&mut EjfatEnvironment) -> Result<Observation, String>;
 
 /// The process that is attacked, and the function that attacks it.
@@ -67,6 +76,8 @@ pub(super) type Alone = fn(&mut EjfatEnvironment) -> Result<Observation, String>
 pub enum Attack {
     /// The server of the suite.
     Server(Run),
+    /// The bare queue pairs beside it: the connection that it is about lives on, and no byte changes.
+    Silently(Sending),
     /// A worker of the case's own; [`Observation::own`] has its counters.
     Worker(Alone),
 }
@@ -74,14 +85,15 @@ pub enum Attack {
 /// A row of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    pub group: &'static str,
-    pub name: &'static str,
+    /// The name that the table of all cases has for it: [`list`](super::list) fills it in.
+    pub group: Text,
+    pub name: Text,
     /// What the attacker sends or does.
-    pub sent: &'static str,
+    pub sent: Text,
     /// The answer: a NAK, a REJ reason, an error message, or `silence`.
-    pub expected: &'static str,
+    pub expected: Text,
     /// Counters of the attacked process that must rise; none for `&[]`.
-    pub counters: &'static [&'static str],
+    pub counters: Texts,
     /// MiB by which the attacked process may grow.
     pub growth_mib: u64,
     /// What the bystander's p99 may be; `None`: ten times its baseline or 20 ms.
@@ -89,22 +101,40 @@ pub struct Case {
     /// Whether the case is left out of a quick run.
     pub long: bool,
     /// Why the case need not run over IPv6 or means nothing there; `None`: it runs.
-    pub only_v4: Option<&'static str>,
+    pub only_v4: Option<Text>,
     pub attack: Attack,
 }
 
 impl Case {
-    pub const fn new(
-        group: &'static str,
-        name: &'static str,
-        sent: &'static str,
-        expected: &'static str,
-        counters: &'static [&'static str],
-        run: Run,
-    ) -> Self {
-        let attack = Attack::Server(run);
+    /// A case against the server of the suite.
+    pub(super) const fn new(name: Text, sent: Text, expected: Text, counters: Texts, run: Run) -> Self {
+        Self::of(name, sent, expected, counters, Attack::Server(run))
+    }
+
+    /// A case against a bare queue pair, which is to answer nothing.
+    pub(super) const fn silent(name: Text, sent: Text, counters: Texts, send: Sending) -> Self {
+        Self::of(name, sent, "silence", counters, Attack::Silently(send))
+    }
+
+    /// Against an EJFAT worker, which makes most of its memory in use with the first datagrams.
+    pub(super) const fn worker(name: Text, sent: Text, expected: Text, counters: Texts, run: Alone) -> Self {
+        let case = Self::of(name, sent, expected, counters, Attack::Worker(run));
+        case.growth(12).p99(Duration::from_millis(250))
+    }
+
+    /// Against a program of its own, with a bystander whose latencies before and during the attack are compared.
+    pub(super) const fn fairness(name: Text, sent: Text, expected: Text, run: Alone) -> Self {
+        Self::of(name, sent, expected, &[], Attack::Worker(run)).growth(64)
+    }
+
+    /// A case against a bridge of its own.
+    pub(super) const fn bridge(name: Text, sent: Text, expected: Text, counters: Texts, run: Alone) -> Self {
+        Self::worker(name, sent, expected, counters, run).growth(24)
+    }
+
+    const fn of(name: Text, sent: Text, expected: Text, counters: Texts, attack: Attack) -> Self {
         Self {
-            group,
+            group: "",
             name,
             sent,
             expected,
@@ -115,51 +145,6 @@ impl Case {
             only_v4: None,
             attack,
         }
-    }
-
-    /// Against an EJFAT worker, which makes most of its memory in use with the first datagrams.
-    pub(super) const fn worker(
-        name: &'static str,
-        sent: &'static str,
-        expected: &'static str,
-        counters: &'static [&'static str],
-        run: Alone,
-    ) -> Self {
-        let (group, attack) = ("ejfat", Attack::Worker(run));
-        let p99 = Some(Duration::from_millis(250));
-        Self {
-            group,
-            name,
-            sent,
-            expected,
-            counters,
-            growth_mib: 12,
-            p99,
-            long: false,
-            only_v4: None,
-            attack,
-        }
-    }
-
-    /// Against a program of its own, with a bystander whose latencies before and during the attack are compared.
-    pub(super) const fn fairness(
-        name: &'static str,
-        sent: &'static str,
-        expected: &'static str,
-        run: Alone,
-    ) -> Self {
-        Self { group: "fairness", growth_mib: 64, p99: None, ..Self::worker(name, sent, expected, &[], run) }
-    }
-
-    /// A case against a bridge of its own.
-    pub(super) const fn bridge(
-        name: &'static str,
-        sent: &'static str,
-        expected: &'static str,
-        counters: &'static [&'static str],
-        run: Alone,
-    ) -> Self {
-        Self { group: "bridge", growth_mib: 24, ..Self::worker(name, sent, expected, counters, run) }
     }
 
     pub const fn attacks_worker(&self) -> bool {

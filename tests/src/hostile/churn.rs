@@ -12,7 +12,6 @@ use super::{
     resources_sessions::until,
 };
 
-const GROUP: &str = "coming and going";
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 /// Rounds before the first look: buffers and tables have their size then.
 const WARM_UP: u32 = 300;
@@ -21,7 +20,6 @@ const SLACK_KIB: i64 = 768;
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
-        GROUP,
         "sessions",
         "connects, a call, disconnects; then as many that vanish without a goodbye to the program",
         "no growth",
@@ -29,21 +27,13 @@ pub(super) const CASES: &[Case] = &[
         sessions,
     ),
     Case::new(
-        GROUP,
         "sessions on a device of few objects",
         "connects and disconnects with 8 queue pairs, 40 regions, 4 completion queues at the server",
         "no growth",
         &[],
         few_objects,
     ),
-    Case::new(
-        GROUP,
-        "devices",
-        "opens and closes of a host's device, with a call",
-        "no growth",
-        &[],
-        devices,
-    ),
+    Case::new("devices", "opens and closes of a host's device, with a call", "no growth", &[], devices),
 ];
 
 fn round(device: &Device, env: &Environment, n: u32) -> Result<(), String> {

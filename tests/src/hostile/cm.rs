@@ -1,59 +1,49 @@
 //! Connection management: messages that are none, out of turn, or about the connections of others.
 
-use roce::wire::mad::{Answered, CmMessage, CommIds, Dreq, MAD_LEN, Mad, Mra, Rej, Rep, Req};
+use roce::wire::mad::{Answered, CmMessage, CommIds, Dreq, MAD_LEN, Mad, Mra};
 use std::time::Duration;
 
 use super::{
     case::{Case, Observation},
     packets::{silent, still_alive},
-    raw::{Offer, RawPeer, SILENCE},
+    raw::{Offer, RawPeer, SILENCE, rej, rep},
     wire::Wire,
 };
 
-const GROUP: &str = "handshake";
 const MALFORMED: &[&str] = &["cm_rx_malformed"];
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
+    Case::silent(
         "no messages",
         "wrong base version, class, class version, method; all zeros, all ones",
-        "silence",
         MALFORMED,
-        |env| {
-            silent(env, |peer, wire| {
-                let right = peer.request(wire.to, &Offer::default()).encode();
-                for (at, value) in [(0, 2), (1, 3), (1, 0x81), (2, 1), (3, 1), (3, 0x81)] {
-                    let mut wrong = right;
-                    wrong[at] = value;
-                    peer.send_mad_bytes(wire.to.ip(), &wrong)?;
-                }
-                peer.send_mad_bytes(wire.to.ip(), &[0; MAD_LEN])?;
-                peer.send_mad_bytes(wire.to.ip(), &[0xff; MAD_LEN])?;
-                peer.flush()
-            })
+        |peer, wire| {
+            let right = peer.request(wire.to, &Offer::default()).encode();
+            for (at, value) in [(0, 2), (1, 3), (1, 0x81), (2, 1), (3, 1), (3, 0x81)] {
+                let mut wrong = right;
+                wrong[at] = value;
+                peer.send_mad_bytes(wire.to.ip(), &wrong)?;
+            }
+            peer.send_mad_bytes(wire.to.ip(), &[0; MAD_LEN])?;
+            peer.send_mad_bytes(wire.to.ip(), &[0xff; MAD_LEN])?;
+            peer.flush()
         },
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "unknown attributes",
         "SIDR_REQ, SIDR_REP, LAP, APR and all IDs from 0 to 0x200 but the known",
-        "silence",
         MALFORMED,
-        |env| {
-            silent(env, |peer, wire| {
-                let right = peer.request(wire.to, &Offer::default()).encode();
-                for attribute in (0..0x200_u16).filter(|id| !(0x10..=0x16).contains(id)) {
-                    let mut wrong = right;
-                    wrong[16..18].copy_from_slice(&attribute.to_be_bytes());
-                    peer.send_mad_bytes(wire.to.ip(), &wrong)?;
-                }
-                peer.flush()
-            })
+        |peer, wire| {
+            let right = peer.request(wire.to, &Offer::default()).encode();
+            for attribute in (0..0x200_u16).filter(|id| !(0x10..=0x16).contains(id)) {
+                let mut wrong = right;
+                wrong[16..18].copy_from_slice(&attribute.to_be_bytes());
+                peer.send_mad_bytes(wire.to.ip(), &wrong)?;
+            }
+            peer.flush()
         },
     ),
     Case::new(
-        GROUP,
         "slow handshake",
         "RTU a second after the REP, which is repeated meanwhile",
         "REP",
@@ -69,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
             Ok(answer.into())
         },
     ),
-    Case::new(GROUP, "no RTU ever", "a REQ and nothing more for 13 s", "REJ 3", &["cm_tx_retries"], |env| {
+    Case::new("no RTU ever", "a REQ and nothing more for 13 s", "REJ 3", &["cm_tx_retries"], |env| {
         let mut peer = env.attacker()?;
         peer.half_open(env.server(), &Offer::default())?;
         let mut last = None;
@@ -80,7 +70,6 @@ pub(super) const CASES: &[Case] = &[
     })
     .long(),
     Case::new(
-        GROUP,
         "goodbyes for others",
         "DREQ, REJ, RTU, DREP, MRA with right IDs, from another address",
         "silence",
@@ -96,7 +85,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "goodbyes with guessed IDs",
         "REJ, RTU, DREP, MRA, REP with 20000 random IDs",
         "silence",
@@ -119,7 +107,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "DREQ for nobody",
         "a DREQ with IDs that do not exist, which a forgetful server confirms",
         "DREP",
@@ -132,65 +119,47 @@ pub(super) const CASES: &[Case] = &[
             Ok(peer.mad_answer(SILENCE)?.into())
         },
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "DREQ with a wrong QPN",
         "a DREQ of the peer itself for another queue pair",
-        "silence",
         &["cm_rx_unexpected"],
-        |env| {
-            silent(env, |peer, wire| {
-                for remote_qpn in [0, 1, wire.remote_qpn ^ 1, 0xff_ffff] {
-                    let dreq = CmMessage::Dreq(Dreq { ids: wire.ids, remote_qpn });
-                    peer.send_mad(wire.to.ip(), &Mad::new(wire.tid, dreq))?;
-                }
-                quiet(peer)
-            })
+        |peer, wire| {
+            for remote_qpn in [0, 1, wire.remote_qpn ^ 1, 0xff_ffff] {
+                let dreq = CmMessage::Dreq(Dreq { ids: wire.ids, remote_qpn });
+                peer.send_mad(wire.to.ip(), &Mad::new(wire.tid, dreq))?;
+            }
+            quiet(peer)
         },
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "REP unasked",
         "REPs for an established connection, from its peer",
-        "silence",
         &["cm_rx_unexpected"],
-        |env| {
-            silent(env, |peer, wire| {
-                let req = peer.request(wire.to, &Offer::default());
-                let CmMessage::Req(req) = req.message else { return Err("no REQ".into()) };
-                for qpn in [wire.qpn, 0, 0xff_ffff] {
-                    peer.send_mad(
-                        wire.to.ip(),
-                        &Mad::new(wire.tid, CmMessage::Rep(unasked(wire.ids, qpn, &req))),
-                    )?;
-                }
-                quiet(peer)
-            })
-        },
-    ),
-    Case::new(
-        GROUP,
-        "MRA flood",
-        "20000 MRAs of the longest timeout for a REP",
-        "silence",
-        &["cm_rx_mra"],
-        |env| {
-            let mut peer = env.attacker()?;
-            let (req, rep) = peer.half_open(env.target(), &Offer::default())?;
-            let mut wire = Wire::new(env.target(), &req, &rep);
-            let mra = Mra { ids: wire.ids, about: Answered::Rep, service_timeout: 31 };
-            for _ in 0..20_000 {
-                peer.send_mad_bytes(wire.to.ip(), &Mad::new(req.tid, CmMessage::Mra(mra)).encode())?;
+        |peer, wire| {
+            let req = peer.request(wire.to, &Offer::default());
+            let CmMessage::Req(req) = req.message else { return Err("no REQ".into()) };
+            for qpn in [wire.qpn, 0, 0xff_ffff] {
+                let rep = rep(wire.ids, qpn, req.starting_psn, req.ca_guid);
+                peer.send_mad(wire.to.ip(), &Mad::new(wire.tid, CmMessage::Rep(rep)))?;
             }
-            peer.flush()?;
-            let answer = peer.mad_answer(SILENCE)?;
-            peer.send_mad(wire.to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
-            still_alive(env, &mut peer, &mut wire)?;
-            Ok(answer.into())
+            quiet(peer)
         },
     ),
+    Case::new("MRA flood", "20000 MRAs of the longest timeout for a REP", "silence", &["cm_rx_mra"], |env| {
+        let mut peer = env.attacker()?;
+        let (req, rep) = peer.half_open(env.target(), &Offer::default())?;
+        let mut wire = Wire::new(env.target(), &req, &rep);
+        let mra = Mra { ids: wire.ids, about: Answered::Rep, service_timeout: 31 };
+        for _ in 0..20_000 {
+            peer.send_mad_bytes(wire.to.ip(), &Mad::new(req.tid, CmMessage::Mra(mra)).encode())?;
+        }
+        peer.flush()?;
+        let answer = peer.mad_answer(SILENCE)?;
+        peer.send_mad(wire.to.ip(), &Mad::new(req.tid, CmMessage::Rtu(wire.ids)))?;
+        still_alive(env, &mut peer, &mut wire)?;
+        Ok(answer.into())
+    }),
     Case::new(
-        GROUP,
         "more sessions than one address may",
         "300 sessions that are never used nor left, 256 permitted",
         "REJ 28",
@@ -218,39 +187,13 @@ pub(super) const CASES: &[Case] = &[
 
 /// Messages that would end or change a connection.
 fn about(ids: CommIds, remote_qpn: u32) -> [CmMessage; 5] {
-    let rej = Rej {
-        ids,
-        about: Answered::Rep,
-        ari_len: 0,
-        reason: 28,
-        ari: [0; 72],
-        private_data: [0; Rej::PRIVATE],
-    };
     [
         CmMessage::Dreq(Dreq { ids, remote_qpn }),
-        CmMessage::Rej(rej),
+        CmMessage::Rej(rej(ids, Answered::Rep, 28)),
         CmMessage::Rtu(ids),
         CmMessage::Drep(ids),
         CmMessage::Mra(Mra { ids, about: Answered::Rep, service_timeout: 31 }),
     ]
-}
-
-fn unasked(ids: CommIds, qpn: u32, like: &Req) -> Rep {
-    Rep {
-        ids,
-        q_key: 0,
-        qpn,
-        starting_psn: like.starting_psn,
-        responder_resources: 1,
-        initiator_depth: 1,
-        target_ack_delay: 15,
-        failover: 0,
-        flow_control: false,
-        rnr_retry: 7,
-        srq: false,
-        ca_guid: like.ca_guid,
-        private_data: [0; Rep::PRIVATE],
-    }
 }
 
 /// Nothing may come back.

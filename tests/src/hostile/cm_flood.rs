@@ -14,49 +14,32 @@ use naa_host::{Device, Param, Session, SessionConfig};
 use roce::wire::mad::CmMessage;
 
 use super::{
-    case::{Case, Observation},
+    case::{Case, Observation, Run, Text, Texts},
     environment::Environment,
     raw::{Offer, RawPeer},
 };
 
-const GROUP: &str = "half-open flood";
 /// What the bystanders' calls may take while the machine's two ends are busy with a flood.
 const BUSY: Duration = Duration::from_millis(250);
 const ROOM: &[&str] = &["cm_no_room"];
 /// A connect that takes longer has failed.
 const CONNECT: Duration = Duration::from_secs(2);
 
+const fn flooded(name: Text, sent: Text, counters: Texts, run: Run) -> Case {
+    Case::new(name, sent, "all others connect", counters, run).growth(8).p99(BUSY)
+}
+
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
-        "one address",
-        "100000 REQs without RTU from one address",
-        "all others connect",
-        ROOM,
-        |env| flood(env, 1, 100_000),
-    )
-    .growth(8)
-    .p99(BUSY),
-    Case::new(
-        GROUP,
-        "200 addresses",
-        "100000 REQs without RTU from 200 addresses in turn",
-        "all others connect",
-        ROOM,
-        |env| flood(env, 200, 100_000),
-    )
-    .growth(8)
-    .p99(BUSY),
-    Case::new(
-        GROUP,
+    flooded("one address", "100000 REQs without RTU from one address", ROOM, |env| flood(env, 1, 100_000)),
+    flooded("200 addresses", "100000 REQs without RTU from 200 addresses in turn", ROOM, |env| {
+        flood(env, 200, 100_000)
+    }),
+    flooded(
         "600 addresses",
         "100000 REQs without RTU from 600 addresses in turn, more than there are places",
-        "all others connect",
         &["cm_displaced"],
         |env| flood(env, 600, 100_000),
     )
-    .growth(8)
-    .p99(BUSY)
     .long(),
 ];
 

@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use super::{
     attacker::Kind,
     bystander::{Bystander, Peer},
-    case::{Case, Observation},
+    case::{Alone, Case, Observation, Text},
     control_attackers::{Known, connect, runtime, state, with_token},
     ejfat::EjfatEnvironment,
     fairness::compare,
@@ -23,8 +23,8 @@ use super::{
 const SYNC_PORT: u16 = 19_531;
 const SERVED: &str = "the worker is served";
 
-const fn case(name: &'static str, sent: &'static str, run: super::case::Alone) -> Case {
-    Case { group: "control plane", ..Case::fairness(name, sent, SERVED, run) }
+const fn case(name: Text, sent: Text, run: Alone) -> Case {
+    Case::fairness(name, sent, SERVED, run)
 }
 
 pub(super) const CASES: &[Case] = &[

@@ -15,8 +15,9 @@ use serde_json::Value;
 use simnet::Random;
 
 use super::{
+    bystander::Bystander,
     case::{Observation, Own},
-    ejfat_honest::{Honest, Manner},
+    ejfat_honest::{self, Manner},
     ejfat_worker::{Ended, TIMEOUT, WorkerProcess},
     environment::{Addresses, Family},
     resources_process::TempFolder,
@@ -29,6 +30,8 @@ const SKB: usize = 1024;
 const BREATH: Duration = Duration::from_millis(1);
 /// Rounds of the honest sender after an attack.
 const ROUNDS: usize = 8;
+/// What honest events must do.
+pub(super) const COME: &str = "come through";
 /// The time within which a worker that is told to end must have printed its counters.
 pub(super) const END: Duration = Duration::from_secs(1);
 /// The data id of the attackers.
@@ -57,7 +60,7 @@ pub(super) struct Setup<'a> {
 #[derive(Debug)]
 pub(super) struct Beside {
     pub(super) worker: WorkerProcess,
-    pub(super) honest: Honest,
+    pub(super) honest: Bystander,
     /// Where the honest sender sends from.
     pub(super) honest_at: SocketAddr,
     folder: TempFolder,
@@ -88,8 +91,8 @@ impl EjfatEnvironment {
         let to = worker.addresses[worker.addresses.len() - 1];
         let socket = bound(self.address(setup.v6), to)?;
         let honest_at = socket.local_addr().map_err(|e| e.to_string())?;
-        let honest = Honest::start(socket, folder.0.clone(), setup.manner);
-        honest.rounds(2)?;
+        let honest = ejfat_honest::start(socket, folder.0.clone(), setup.manner);
+        honest.rounds(2, COME)?;
         Ok(Beside { worker, honest, honest_at, folder, v6: setup.v6 })
     }
 
@@ -127,7 +130,7 @@ impl Beside {
 
     /// Waits for so many honest rounds. If they do not come, [`Self::end`] says so.
     pub(super) fn wait(&self, rounds: usize) {
-        let _ = self.honest.rounds(rounds);
+        let _ = self.honest.rounds(rounds, COME);
     }
 
     /// Waits until open events are given up.
@@ -169,27 +172,23 @@ impl Beside {
         listed: impl Fn(&[(String, u64)]) -> String,
     ) -> Result<Observation, String> {
         let mut own = Own::default();
-        let stuck = self.honest.rounds(ROUNDS).err();
-        let outcome = self.honest.end();
-        own.why.extend(if outcome.failures.is_empty() {
-            stuck.into_iter().collect()
-        } else {
-            outcome.failures
-        });
-        own.bystander = outcome.latency;
+        let stuck = self.honest.rounds(ROUNDS, COME).err();
+        let mut log = self.honest.end();
+        own.bystander = log.latency();
+        own.why.extend(if log.failures.is_empty() { stuck.into_iter().collect() } else { log.failures });
         let ended = self.worker.end()?;
         if ended.took > END {
             own.why.push(format!("the worker took {:.1?} to end", ended.took));
         }
-        if outcome.repeats > 0 {
-            note += &format!(", {} of {} honest events repeated", outcome.repeats, outcome.delivered);
+        if log.repeats > 0 {
+            note += &format!(", {} of {} honest events repeated", log.repeats, log.delivered);
         }
         if ended.lost > 0 {
             note += &format!(", {} dropped by the kernel", ended.lost);
         }
         own.growth_kib = ended.growth_kib;
         own.lost = ended.lost;
-        own.rose = rose(&ended, outcome.delivered + outcome.repeats);
+        own.rose = rose(&ended, log.delivered + log.repeats);
         let missing = missing(&ended.report, self.honest_at.ip());
         if missing > 0 {
             own.why.push(format!("{missing} honest events are told to be missing"));
@@ -205,9 +204,7 @@ pub(super) fn folder() -> Result<TempFolder, String> {
     if !memory.is_dir() {
         return TempFolder::new("ejfat");
     }
-    let path = memory.join(format!("naa-hostile-ejfat-{}", std::process::id()));
-    fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(TempFolder(path))
+    TempFolder::at(memory.join(format!("naa-hostile-ejfat-{}", std::process::id())))
 }
 
 /// The worker's counters, without the honest sender's events. If an event was repeated, both copies may have arrived.

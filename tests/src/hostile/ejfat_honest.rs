@@ -4,11 +4,8 @@ use std::{
     fs, io,
     net::UdpSocket,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
+    sync::{Mutex, atomic::Ordering},
+    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -17,7 +14,10 @@ use ejfat::{
     wire::LbHeader,
 };
 
-use super::{bystander::NOTHING, case::Latency, ejfat_worker::TIMEOUT};
+use super::{
+    bystander::{Bystander, Log, lock},
+    ejfat_worker::TIMEOUT,
+};
 
 pub(super) const DATA_ID: u16 = 4321;
 /// An event that has not arrived after this time is lost.
@@ -45,101 +45,19 @@ pub(super) struct Manner {
     pub(super) first: u64,
 }
 
-#[derive(Debug)]
-pub(super) struct Honest {
-    log: Arc<Mutex<Log>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct Log {
-    rounds: Vec<Duration>,
-    delivered: u64,
-    repeats: u64,
-    failures: Vec<String>,
-}
-
-/// How it fared.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    /// The latency of rounds: from the first segment until the last event has arrived.
-    pub(super) latency: Latency,
-    pub(super) delivered: u64,
-    pub(super) repeats: u64,
-    pub(super) failures: Vec<String>,
-}
-
-impl Honest {
-    pub(super) fn start(socket: UdpSocket, folder: PathBuf, manner: Manner) -> Self {
-        let (log, stop) = (Arc::new(Mutex::new(Log::default())), Arc::new(AtomicBool::new(false)));
-        let mut sender = Sender { socket, folder, manner, ticks: Ticks::default(), log: log.clone() };
-        let its_stop = stop.clone();
-        let thread = thread::spawn(move || {
-            let mut next = manner.first;
-            while !its_stop.load(Ordering::Relaxed) {
-                match sender.round(next) {
-                    Ok(events) => next += events,
-                    Err(why) => return lock(&sender.log).failures.push(format!("the honest sender: {why}")),
-                }
-                thread::sleep(PAUSE);
+/// A bystander that sends.
+pub(super) fn start(socket: UdpSocket, folder: PathBuf, manner: Manner) -> Bystander {
+    let mut sender = Sender { socket, folder, manner, ticks: Ticks::default() };
+    Bystander::spawn(move |log, stop| {
+        let mut next = manner.first;
+        while !stop.load(Ordering::Relaxed) {
+            match sender.round(next, log) {
+                Ok(events) => next += events,
+                Err(why) => return lock(log).failures.push(format!("the honest sender: {why}")),
             }
-        });
-        Self { log, stop, thread: Some(thread) }
-    }
-
-    /// Waits for so many more rounds. [`Self::end`] tells why there are not.
-    pub(super) fn rounds(&self, more: usize) -> Result<(), String> {
-        let wanted = lock(&self.log).rounds.len() + more;
-        let begin = Instant::now();
-        while lock(&self.log).rounds.len() < wanted {
-            if begin.elapsed() > TIME_LIMIT * 2 || !lock(&self.log).failures.is_empty() {
-                return Err("honest events did not come through".into());
-            }
-            thread::sleep(LOOK);
+            thread::sleep(PAUSE);
         }
-        Ok(())
-    }
-
-    /// The first number of the round it is at.
-    pub(super) fn next(&self) -> u64 {
-        lock(&self.log).delivered
-    }
-
-    pub(super) fn is_working(&self) -> bool {
-        lock(&self.log).failures.is_empty()
-    }
-
-    pub(super) fn end(mut self) -> Outcome {
-        self.join();
-        let mut log = std::mem::take(&mut *lock(&self.log));
-        log.rounds.sort_unstable();
-        let at = |percent: usize| log.rounds.get(log.rounds.len() * percent / 100).copied();
-        let latency = Latency {
-            calls: log.rounds.len(),
-            p50: at(50).unwrap_or_default(),
-            p99: at(99).unwrap_or(NOTHING),
-        };
-        Outcome { latency, delivered: log.delivered, repeats: log.repeats, failures: log.failures }
-    }
-
-    fn join(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by its hook.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Honest {
-    fn drop(&mut self) {
-        self.join();
-    }
-}
-
-fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+    })
 }
 
 #[derive(Debug)]
@@ -148,12 +66,11 @@ struct Sender {
     folder: PathBuf,
     manner: Manner,
     ticks: Ticks,
-    log: Arc<Mutex<Log>>,
 }
 
 impl Sender {
     /// The number of events that were sent and came out.
-    fn round(&mut self, first: u64) -> Result<u64, String> {
+    fn round(&mut self, first: u64, log: &Mutex<Log>) -> Result<u64, String> {
         let count = if self.manner.length.is_some() { 1 } else { AT_ONCE };
         let events: Vec<_> = (first..first + count).map(|number| (number, self.event(number))).collect();
         let begin = Instant::now();
@@ -163,9 +80,9 @@ impl Sender {
             cut.iter().filter_map(|segments| segments.get(at)).try_for_each(|segment| self.send(segment))?;
         }
         for (number, bytes) in &events {
-            self.await_event(*number, bytes)?;
+            self.await_event(*number, bytes, log)?;
         }
-        let mut log = lock(&self.log);
+        let mut log = lock(log);
         log.rounds.push(begin.elapsed());
         log.delivered += count;
         Ok(count)
@@ -197,7 +114,7 @@ impl Sender {
     }
 
     /// Looks for the event's file, and takes it away.
-    fn await_event(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
+    fn await_event(&mut self, number: u64, bytes: &[u8], log: &Mutex<Log>) -> Result<(), String> {
         let begin = Instant::now();
         let mut names = vec![number];
         while begin.elapsed() < TIME_LIMIT {
@@ -209,7 +126,7 @@ impl Sender {
             if self.manner.repeats && begin.elapsed() > REPEAT * names.len() as u32 {
                 let name = number | (names.len() as u64) << 32;
                 names.push(name);
-                lock(&self.log).repeats += 1;
+                lock(log).repeats += 1;
                 self.cut(name, bytes)?.iter().try_for_each(|segment| self.send(segment))?;
             }
             thread::sleep(LOOK);

@@ -4,8 +4,8 @@ use std::{thread, time::Duration};
 
 use super::{
     case::{Case, Observation},
-    ejfat::{Attacker, DATA_ID, EjfatEnvironment, Setup, bound, segment, segment_of, with_tick},
-    ejfat_honest::{self, Honest, Manner},
+    ejfat::{Attacker, COME, DATA_ID, EjfatEnvironment, Setup, bound, segment, segment_of, with_tick},
+    ejfat_honest::{self, Manner},
 };
 
 /// A round of the honest sender of which an event is sent again.
@@ -94,7 +94,7 @@ fn others_names(
 ) -> Result<Observation, String> {
     let manner = Manner { shares_names: true, ..Manner::default() };
     let beside = env.beside(Setup { manner, ..Setup::default() })?;
-    let first = beside.honest.next() + 8;
+    let first = beside.honest.delivered() + 8;
     let events = first..first + 300;
     let forged = events.map(|event| segment_of(ejfat_honest::DATA_ID, event, 0, length, payload.as_bytes()));
     env.send(&beside, forged)?;
@@ -113,12 +113,13 @@ fn from_its_address(
     let beside = env.beside(Setup { manner, ..Setup::default() })?;
     let mut attacker = Attacker::at(beside.honest_at.ip(), beside.to())?;
     // Events with these numbers have 8000 bytes and the LB header.
-    let target = (beside.honest.next() + 8..).find(|n| n % 8 == 4 && n % 3 != 2).ok_or("no such number")?;
-    while beside.honest.next() < target && beside.honest.is_working() {
+    let target =
+        (beside.honest.delivered() + 8..).find(|n| n % 8 == 4 && n % 3 != 2).ok_or("no such number")?;
+    while beside.honest.delivered() < target && beside.honest.is_working() {
         attacker.send(&forge(target))?;
         thread::sleep(Duration::from_millis(1));
     }
-    while beside.honest.next() == target && beside.honest.is_working() {
+    while beside.honest.delivered() == target && beside.honest.is_working() {
         thread::sleep(Duration::from_millis(1));
     }
     beside.outlast();
@@ -154,8 +155,8 @@ fn newcomer(env: &mut EjfatEnvironment) -> Result<Observation, String> {
     let written = beside.written()?.len();
     let socket = bound(env.address(false), beside.to())?;
     let manner = Manner { first: 1 << 20, ..Manner::default() };
-    let newcomer = Honest::start(socket, beside.folder().to_owned(), manner);
-    newcomer.rounds(10)?;
+    let newcomer = ejfat_honest::start(socket, beside.folder().to_owned(), manner);
+    newcomer.rounds(10, COME)?;
     let outcome = newcomer.end();
     let mut observation =
         beside.end_by_names(format!("{} events of the newcomer", outcome.delivered), &[])?;

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use mrsp::builtin::{Arguments, BLOCK_BYTES, INCREMENT};
-use naa_host::{Device, FunctionCode, Param, Session, SessionConfig, U24};
+use mrsp::builtin::{Arguments, BLOCK_BYTES, INCREMENT, SHA256};
+use naa_host::{Device, Param, Session, SessionConfig, U24};
 use naa_server::functions::sha256;
 
 use super::{
@@ -20,63 +20,50 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Bytes of a call that a server gives to a worker, and of one that it makes itself.
 const POOLED: usize = 32 << 10;
 const INLINE: usize = 64;
+/// Index of the parameter that has the digest.
+const DIGEST: usize = 3;
 
-/// A session that calls.
+/// A session that calls for the digest of its data.
 pub(super) struct Caller {
     session: Session,
-    function: FunctionCode,
-    /// Index of the parameter that has the result, and the result.
-    result: (usize, Vec<u8>),
+    digest: [u8; 32],
     _device: Device,
 }
 
 impl Caller {
     /// SHA-256 of 32 KiB, which a worker computes.
     pub(super) fn pooled(local: IpAddr, server: SocketAddr) -> Result<Self, String> {
-        let arguments = Arguments::Sha256 { bytes: POOLED as u64 };
-        let block = arguments.encode();
         let data: Vec<u8> = (0..POOLED).map(|n| (n * n) as u8).collect();
-        let params = [Param::data(&block), Param::data(&data), Param::output(BLOCK_BYTES), Param::output(32)];
-        let digest = sha256::compute(&data).to_vec();
-        Self::connect(local, server, &params, arguments.function(), (3, digest))
+        Self::connect(local, server, &data)
     }
 
     /// A small call that the server's own thread makes: the digest of 64 bytes.
     pub(super) fn inline(local: IpAddr, server: SocketAddr) -> Result<Self, String> {
-        let arguments = Arguments::Sha256 { bytes: INLINE as u64 };
-        let (block, data) = (arguments.encode(), [7; INLINE]);
-        let params = [Param::data(&block), Param::data(&data), Param::output(BLOCK_BYTES), Param::output(32)];
-        let digest = sha256::compute(&data).to_vec();
-        Self::connect(local, server, &params, arguments.function(), (3, digest))
+        Self::connect(local, server, &[7; INLINE])
     }
 
-    fn connect(
-        local: IpAddr,
-        server: SocketAddr,
-        params: &[Param<'_>],
-        function: FunctionCode,
-        result: (usize, Vec<u8>),
-    ) -> Result<Self, String> {
+    fn connect(local: IpAddr, server: SocketAddr, data: &[u8]) -> Result<Self, String> {
+        let block = Arguments::Sha256 { bytes: data.len() as u64 }.encode();
+        let params = [Param::data(&block), Param::data(data), Param::output(BLOCK_BYTES), Param::output(32)];
         let device = Device::open(local).map_err(|e| e.to_string())?;
         // A server that died is known after about a second.
         let config = SessionConfig { setup_timeout: TIME_LIMIT, ack_timeout: 15, ..SessionConfig::default() };
-        let session = Session::connect(&device, server, params, &config).map_err(|e| e.to_string())?;
-        Ok(Self { session, function, result, _device: device })
+        let session = Session::connect(&device, server, &params, &config).map_err(|e| e.to_string())?;
+        Ok(Self { session, digest: sha256::compute(data), _device: device })
     }
 }
 
 impl Peer for Caller {
     fn round(&mut self, n: u64) -> Result<(), String> {
         let failed = |e: naa_host::Error| e.to_string();
-        self.session.invoke(self.function, U24::default()).map_err(failed)?;
+        self.session.invoke(SHA256, U24::default()).map_err(failed)?;
         let outcome = self.session.wait_timeout(TIME_LIMIT).map_err(failed)?;
         outcome.ok_or("no answer within 5 s")?.into_result().map(drop).map_err(failed)?;
-        let (param, right) = &self.result;
-        if self.session.slice(*param).map_err(failed)? != right {
+        if self.session.slice(DIGEST).map_err(failed)? != self.digest {
             return Err(format!("call {n} gave a wrong result"));
         }
         // The result is cleared, so that the next call cannot pass with the result of this one.
-        self.session.slice_mut(*param).map_err(failed)?.fill(0);
+        self.session.slice_mut(DIGEST).map_err(failed)?.fill(0);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use roce::{
 
 use super::{
     bare_qp_server::{LEN, RW},
-    case::{Case, Observation},
+    case::{Case, Observation, Run, Text, Texts},
     environment::Environment,
     memory::region,
     packets::still_alive,
@@ -21,25 +21,18 @@ use super::{
     wire::{Answer, Wire},
 };
 
-const GROUP: &str = "flood";
 /// What the bystanders' calls may take while attacker and victim share two busy cores with them.
 const BUSY: Duration = Duration::from_millis(250);
 
+const fn busy(name: Text, sent: Text, counters: Texts, run: Run) -> Case {
+    Case::new(name, sent, "alive", counters, run).p99(BUSY)
+}
+
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
-        "valid WRITEs",
-        "WRITEs of 8 bytes at full rate, an ACK awaited every 64",
-        "alive",
-        &[],
-        valid_writes,
-    )
-    .p99(BUSY),
-    Case::new(
-        GROUP,
+    busy("valid WRITEs", "WRITEs of 8 bytes at full rate, an ACK awaited every 64", &[], valid_writes),
+    busy(
         "duplicates",
         "one WRITE of 8 bytes at full rate, ACKs asked for and not read",
-        "alive",
         &["duplicate_request"],
         |env| {
             let (mut peer, mut wire) = env.connected()?;
@@ -51,13 +44,10 @@ pub(super) const CASES: &[Case] = &[
             let bytes = peer.sealed(wire.peer, &write);
             at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
-    )
-    .p99(BUSY),
-    Case::new(
-        GROUP,
+    ),
+    busy(
         "packets behind a gap",
         "SENDs at full rate, all ahead of one that never comes",
-        "alive",
         &["out_of_seq_request"],
         |env| {
             let (mut peer, mut wire) = env.connected()?;
@@ -66,13 +56,10 @@ pub(super) const CASES: &[Case] = &[
             let bytes = peer.sealed(wire.peer, &send);
             at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
-    )
-    .p99(BUSY),
-    Case::new(
-        GROUP,
+    ),
+    busy(
         "READs whose answers nobody reads",
         "READs of 4000 bytes at full rate, again and again the same",
-        "alive",
         &["duplicate_request"],
         |env| {
             let (mut peer, mut wire) = env.connected()?;
@@ -84,30 +71,19 @@ pub(super) const CASES: &[Case] = &[
             let bytes = peer.sealed(wire.peer, &read);
             at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
-    )
-    .p99(BUSY),
-    Case::new(
-        GROUP,
-        "garbage",
-        "random datagrams of up to 1400 bytes at full rate",
-        "alive",
-        &["rx_malformed"],
-        |env| {
-            let (mut peer, mut wire) = env.connected()?;
-            let mut bytes = vec![0; 1400];
-            peer.random.fill(&mut bytes);
-            at_full_rate(env, &mut peer, &mut wire, |n| {
-                let start = n * 13 % 1000;
-                bytes[start..start + n * 7 % (1400 - start)].to_vec()
-            })
-        },
-    )
-    .p99(BUSY),
-    Case::new(
-        GROUP,
+    ),
+    busy("garbage", "random datagrams of up to 1400 bytes at full rate", &["rx_malformed"], |env| {
+        let (mut peer, mut wire) = env.connected()?;
+        let mut bytes = vec![0; 1400];
+        peer.random.fill(&mut bytes);
+        at_full_rate(env, &mut peer, &mut wire, |n| {
+            let start = n * 13 % 1000;
+            bytes[start..start + n * 7 % (1400 - start)].to_vec()
+        })
+    }),
+    busy(
         "garbage for a connection",
         "packets with the right QPN and a wrong ICRC at full rate",
-        "alive",
         &["rx_icrc_encapsulated"],
         |env| {
             let (mut peer, mut wire) = env.connected()?;
@@ -117,10 +93,8 @@ pub(super) const CASES: &[Case] = &[
             bytes[100] ^= 1;
             at_full_rate(env, &mut peer, &mut wire, |_| bytes.clone())
         },
-    )
-    .p99(BUSY),
+    ),
     Case::new(
-        GROUP,
         "64 sessions that never acknowledge",
         "advertisements left unacknowledged, sockets never read",
         "DREQ",
@@ -141,7 +115,6 @@ pub(super) const CASES: &[Case] = &[
     )
     .growth(8),
     Case::new(
-        GROUP,
         "sessions never left",
         "200 sessions with regions, idle, their sockets open but silent",
         "DREQ",

@@ -21,7 +21,6 @@ use super::{
     resources_process::{Held, TempFolder, shared_memory, sibling},
 };
 
-const GROUP: &str = "killed";
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const SIGKILL: i32 = 9;
 /// A connection that was never confirmed is given up after 10 s, a silent one after about 7; and room for a busy
@@ -32,23 +31,15 @@ const LATEST: u64 = 40_000;
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
-        GROUP,
         "hosts",
         "SIGKILL at a random moment of a host's life",
         "nothing left",
         &["sessions_accepted", "sessions_failed"],
         hosts,
     ),
-    Case::new(
-        GROUP,
-        "servers",
-        "SIGKILL at a random moment, under a host that calls",
-        "told in time",
-        &[],
-        servers,
-    )
-    // Processes start all the time on the bystander's cores.
-    .p99(Duration::from_millis(100)),
+    Case::new("servers", "SIGKILL at a random moment, under a host that calls", "told in time", &[], servers)
+        // Processes start all the time on the bystander's cores.
+        .p99(Duration::from_millis(100)),
 ];
 
 struct PeerProcess(Child);

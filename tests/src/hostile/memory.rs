@@ -7,150 +7,69 @@ use roce::{opcode, wire::Reth};
 
 use super::{
     bare_qp_server::{FOREIGN, LEN, READ_ONLY, RW, WRITE_ONLY},
-    case::{Case, Observation},
+    case::{Case, Observation, Run, Text},
     environment::Environment,
     raw::{Offer, RawPeer},
     wire::{NAK_ACCESS, NAK_INVALID, Wire},
 };
 use crate::slow::SLOW;
 
-const GROUP: &str = "memory";
-const ACCESS: &[&str] = &["send_access_err"];
 const INVALID: &[&str] = &["send_invalid_request"];
 
+const fn denied(name: Text, sent: Text, run: Run) -> Case {
+    Case::new(name, sent, NAK_ACCESS, &["send_access_err"], run)
+}
+
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
-        "forged RKey",
-        "WRITE, READ with the RKey plus 1, xor 0x80000000, 0, 0xffffffff",
-        NAK_ACCESS,
-        ACCESS,
-        |env| {
-            let forgeries: [fn(u32) -> u32; 4] =
-                [|k| k.wrapping_add(1), |k| k ^ 1 << 31, |_| 0, |_| u32::MAX];
-            all(env, forgeries.iter().map(|forge| at(|r| Reth { rkey: forge(r[RW].rkey), ..whole(&r[RW]) })))
-        },
-    ),
-    Case::new(
-        GROUP,
-        "guessed RKeys",
-        "READ with random RKeys, a connection each",
-        NAK_ACCESS,
-        ACCESS,
-        guesses,
-    ),
-    Case::new(
-        GROUP,
-        "RKey of another protection domain",
-        "WRITE, READ at the bystander's region",
-        NAK_ACCESS,
-        ACCESS,
-        |env| all(env, [at(|r| whole(&r[FOREIGN]))]),
-    ),
-    Case::new(
-        GROUP,
-        "RKey of an ended session",
-        "WRITE with the region of the session before",
-        NAK_ACCESS,
-        ACCESS,
-        ended,
-    ),
-    Case::new(
-        GROUP,
-        "RKey after deregistration",
-        "WRITE, READ with the former RKey",
-        NAK_ACCESS,
-        ACCESS,
-        deregistered,
-    ),
-    Case::new(
-        GROUP,
-        "access revoked within a message",
-        "WRITE LAST after the region was closed",
-        NAK_ACCESS,
-        ACCESS,
-        revoked,
-    ),
-    Case::new(
-        GROUP,
-        "WRITE during a call",
-        "WRITE into the function's input while it runs",
-        NAK_ACCESS,
-        ACCESS,
-        |env| {
-            let (mut peer, mut wire) = calling(env)?;
-            let reth = whole(&wire.regions[0]);
-            write(&mut peer, &mut wire, reth, &[7; 64])?;
-            Ok(peer.verdict(&mut wire)?.into())
-        },
-    ),
-    Case::new(GROUP, "bounds wrap", "8 and 16 bytes at 0xfffffffffffffff8", NAK_ACCESS, ACCESS, |env| {
+    denied("forged RKey", "WRITE, READ with the RKey plus 1, xor 0x80000000, 0, 0xffffffff", |env| {
+        let forgeries: [fn(u32) -> u32; 4] = [|k| k.wrapping_add(1), |k| k ^ 1 << 31, |_| 0, |_| u32::MAX];
+        all(env, forgeries.iter().map(|forge| at(|r| Reth { rkey: forge(r[RW].rkey), ..whole(&r[RW]) })))
+    }),
+    denied("guessed RKeys", "READ with random RKeys, a connection each", guesses),
+    denied("RKey of another protection domain", "WRITE, READ at the bystander's region", |env| {
+        all(env, [at(|r| whole(&r[FOREIGN]))])
+    }),
+    denied("RKey of an ended session", "WRITE with the region of the session before", ended),
+    denied("RKey after deregistration", "WRITE, READ with the former RKey", deregistered),
+    denied("access revoked within a message", "WRITE LAST after the region was closed", revoked),
+    denied("WRITE during a call", "WRITE into the function's input while it runs", |env| {
+        let (mut peer, mut wire) = calling(env)?;
+        let reth = whole(&wire.regions[0]);
+        write(&mut peer, &mut wire, reth, &[7; 64])?;
+        Ok(peer.verdict(&mut wire)?.into())
+    }),
+    denied("bounds wrap", "8 and 16 bytes at 0xfffffffffffffff8", |env| {
         let wrap = |length| at(move |r| Reth { addr: u64::MAX - 7, length, rkey: r[RW].rkey });
         all(env, [wrap(8), wrap(16)])
     }),
-    Case::new(
-        GROUP,
-        "one byte beyond the end",
-        "WRITE, READ of 4 bytes, the last beyond the region",
-        NAK_ACCESS,
-        ACCESS,
-        |env| all(env, [at(|r| Reth { addr: r[RW].addr + LEN as u64 - 3, length: 4, rkey: r[RW].rkey })]),
-    ),
-    Case::new(
-        GROUP,
-        "one byte before the start",
-        "WRITE, READ of 4 bytes, the first before the region",
-        NAK_ACCESS,
-        ACCESS,
-        |env| all(env, [at(|r| Reth { addr: r[RW].addr - 1, length: 4, rkey: r[RW].rkey })]),
-    ),
-    Case::new(
-        GROUP,
-        "READ of write-only memory",
-        "READ at a region without remote read",
-        NAK_ACCESS,
-        ACCESS,
-        |env| refused(env, [at(|r| whole(&r[WRITE_ONLY]))], false),
-    ),
-    Case::new(
-        GROUP,
-        "READ of the server's region",
-        "READ at what a host may only write",
-        NAK_ACCESS,
-        ACCESS,
-        |env| {
-            let mut peer = env.attacker()?;
-            let mut wire = peer.session(env.server(), &Offer::default(), &[region(4096)])?;
-            let reth = whole(&wire.regions[0]);
-            read(&mut peer, &mut wire, reth)?;
-            Ok(peer.verdict(&mut wire)?.into())
-        },
-    ),
-    Case::new(
-        GROUP,
-        "WRITE to read-only memory",
-        "WRITE at a region without remote write",
-        NAK_ACCESS,
-        ACCESS,
-        |env| refused(env, [at(|r| whole(&r[READ_ONLY]))], true),
-    ),
-    Case::new(
-        GROUP,
-        "length beyond the region",
-        "RETH length one more than the region, 2^20, 2^31",
-        NAK_ACCESS,
-        ACCESS,
-        |env| {
-            let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
-            all(env, [long(LEN as u32 + 1), long(1 << 20), long(1 << 31)])
-        },
-    ),
-    Case::new(GROUP, "length over 2^31", "RETH length 2^31 + 1, 0xffffffff", NAK_INVALID, INVALID, |env| {
+    denied("one byte beyond the end", "WRITE, READ of 4 bytes, the last beyond the region", |env| {
+        all(env, [at(|r| Reth { addr: r[RW].addr + LEN as u64 - 3, length: 4, rkey: r[RW].rkey })])
+    }),
+    denied("one byte before the start", "WRITE, READ of 4 bytes, the first before the region", |env| {
+        all(env, [at(|r| Reth { addr: r[RW].addr - 1, length: 4, rkey: r[RW].rkey })])
+    }),
+    denied("READ of write-only memory", "READ at a region without remote read", |env| {
+        refused(env, [at(|r| whole(&r[WRITE_ONLY]))], false)
+    }),
+    denied("READ of the server's region", "READ at what a host may only write", |env| {
+        let mut peer = env.attacker()?;
+        let mut wire = peer.session(env.server(), &Offer::default(), &[region(4096)])?;
+        let reth = whole(&wire.regions[0]);
+        read(&mut peer, &mut wire, reth)?;
+        Ok(peer.verdict(&mut wire)?.into())
+    }),
+    denied("WRITE to read-only memory", "WRITE at a region without remote write", |env| {
+        refused(env, [at(|r| whole(&r[READ_ONLY]))], true)
+    }),
+    denied("length beyond the region", "RETH length one more than the region, 2^20, 2^31", |env| {
+        let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
+        all(env, [long(LEN as u32 + 1), long(1 << 20), long(1 << 31)])
+    }),
+    Case::new("length over 2^31", "RETH length 2^31 + 1, 0xffffffff", NAK_INVALID, INVALID, |env| {
         let long = |length| at(move |r| Reth { length, ..whole(&r[RW]) });
         all(env, [long(1 << 31 | 1), long(u32::MAX)])
     }),
     Case::new(
-        GROUP,
         "no bytes with a forged RKey",
         "WRITE of 0 bytes, whose key is not looked at",
         "ACK",

@@ -62,38 +62,39 @@ pub use case::{Attack, Case, Latency, Observation, Outcome, Own, Run};
 pub use ejfat::EjfatEnvironment;
 pub use environment::{Environment, Family};
 pub use namespace::{INSIDE, enter, settle};
-pub use raw::{Offer, RawPeer, blank};
+pub use raw::{Offer, RawPeer, blank, rej, rep};
 pub use report::{json, table};
+pub(crate) use resources_process::TempFolder;
 pub use suite::{Ran, RunConfig, list, run};
 pub use unpredictable::{draw_connections, draw_keys};
 pub use victim::serve;
 pub use wire::{Answer, Wire};
 
-/// All cases, in the order of the table.
-const CASES: &[&[Case]] = &[
-    memory::CASES,
-    packets::CASES,
-    opcodes::CASES,
-    replies::CASES,
-    flood::CASES,
-    requests::CASES,
-    cm::CASES,
-    cm_flood::CASES,
-    mrsp::CASES,
-    mrsp_calls::CASES,
-    mrsp_host::CASES,
-    resources::CASES,
-    resources_sessions::CASES,
-    churn::CASES,
-    kills::CASES,
-    unpredictable::CASES,
-    ejfat_segments::CASES,
-    ejfat_events::CASES,
-    ejfat_names::CASES,
-    ejfat_memory::CASES,
-    ejfat_floods::CASES,
-    bridge_workers::CASES,
-    fairness::CASES,
-    fairness_tables::CASES,
-    control_plane::CASES,
+/// All cases by their groups, in the order of the table.
+const CASES: &[(&str, &[Case])] = &[
+    ("memory", memory::CASES),
+    ("packets", packets::CASES),
+    ("opcodes", opcodes::CASES),
+    ("replies", replies::CASES),
+    ("flood", flood::CASES),
+    ("handshake", requests::CASES),
+    ("handshake", cm::CASES),
+    ("half-open flood", cm_flood::CASES),
+    ("mrsp", mrsp::CASES),
+    ("calls", mrsp_calls::CASES),
+    ("lying accelerator", mrsp_host::CASES),
+    ("resources", resources::CASES),
+    ("holding on", resources_sessions::CASES),
+    ("coming and going", churn::CASES),
+    ("killed", kills::CASES),
+    ("unpredictable", unpredictable::CASES),
+    ("ejfat", ejfat_segments::CASES),
+    ("ejfat", ejfat_events::CASES),
+    ("ejfat", ejfat_names::CASES),
+    ("ejfat", ejfat_memory::CASES),
+    ("ejfat", ejfat_floods::CASES),
+    ("bridge", bridge_workers::CASES),
+    ("fairness", fairness::CASES),
+    ("fairness", fairness_tables::CASES),
+    ("control plane", control_plane::CASES),
 ];

@@ -3,48 +3,36 @@
 use mrsp::{RegionFlags, region::MAX_REGION_BYTES};
 
 use super::{
-    case::{Case, Observation},
+    case::{Case, Observation, Run, Text},
     environment::Environment,
     memory::same,
     mrsp_talk::{Until, entry, immediate, listen, messages, plain, request, request_of, say},
     raw::Offer,
 };
 
-const GROUP: &str = "mrsp";
-const FAILED: &[&str] = &["sessions_failed"];
 const INTERNAL: u8 = RegionFlags::INTERNAL.bits();
 const IN_OUT: u8 = RegionFlags::INPUT.union(RegionFlags::OUTPUT).bits();
 /// Where the accelerator's addresses end.
 const NAA_END: u64 = (1 << 56) - 1;
 const HALF: u32 = MAX_REGION_BYTES as u32;
 
+const fn failing(name: Text, sent: Text, expected: Text, run: Run) -> Case {
+    Case::new(name, sent, expected, &["sessions_failed"], run)
+}
+
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
-        "too many or no regions",
-        "requests for 0, 33, 255 regions",
-        "ERR 3, DREQ",
-        FAILED,
-        |env| messages(env, false, Until::Disconnected, [0, 33, 255].map(request_of)),
-    ),
-    Case::new(
-        GROUP,
-        "truncated",
-        "a request for 2 regions cut at every length",
-        "ERR 2, DREQ",
-        FAILED,
-        |env| {
-            let whole = request_of(2);
-            let cut = (0..whole.len()).map(|len| whole[..len].to_vec());
-            messages(env, false, Until::Disconnected, cut.collect::<Vec<_>>())
-        },
-    ),
-    Case::new(
-        GROUP,
+    failing("too many or no regions", "requests for 0, 33, 255 regions", "ERR 3, DREQ", |env| {
+        messages(env, false, Until::Disconnected, [0, 33, 255].map(request_of))
+    }),
+    failing("truncated", "a request for 2 regions cut at every length", "ERR 2, DREQ", |env| {
+        let whole = request_of(2);
+        let cut = (0..whole.len()).map(|len| whole[..len].to_vec());
+        messages(env, false, Until::Disconnected, cut.collect::<Vec<_>>())
+    }),
+    failing(
         "longer than it says",
         "a request for 2 regions and 1, 8, 24, 1000, 6000 bytes more",
         "ERR 2, DREQ",
-        FAILED,
         |env| {
             let longer = [1, 8, 24, 1000, 6000].map(|more| {
                 let mut message = request_of(2);
@@ -54,15 +42,13 @@ pub(super) const CASES: &[Case] = &[
             messages(env, false, Until::Disconnected, longer)
         },
     ),
-    Case::new(
-        GROUP,
+    failing(
         "longer than any message",
         "SENDs of 12257 and 20000 bytes",
         "NAK 1 invalid request, DREQ",
-        FAILED,
         |env| messages(env, false, Until::Disconnected, [12257, 20_000].map(|len| vec![1; len])),
     ),
-    Case::new(GROUP, "twice", "the same request again, without a pause", "A, ERR 3, DREQ", FAILED, |env| {
+    failing("twice", "the same request again, without a pause", "A, ERR 3, DREQ", |env| {
         let mut peer = env.attacker()?;
         let mut wire = peer.connect(env.server(), &Offer::default())?;
         let message = request_of(1);
@@ -72,47 +58,29 @@ pub(super) const CASES: &[Case] = &[
         let second = listen(&mut peer, &mut wire, Until::Disconnected)?;
         Ok(format!("{first}, {second}").into())
     }),
-    Case::new(
-        GROUP,
+    failing(
         "another in a session",
         "requests for 1 and 32 regions by a session that is ready",
         "ERR 3, DREQ",
-        FAILED,
         |env| messages(env, true, Until::Disconnected, [1, 32].map(request_of)),
     ),
-    Case::new(
-        GROUP,
-        "host addresses that wrap",
-        "regions that end beyond 2^64",
-        "ERR 2, DREQ",
-        FAILED,
-        |env| {
-            let wraps = [u64::MAX, u64::MAX - 4094, 0xffff_ffff_ffff_fff8];
-            let regions = wraps.map(|addr| request(&[entry(IN_OUT, 0, addr, 4096)]));
-            messages(env, false, Until::Disconnected, regions)
-        },
-    ),
-    Case::new(
-        GROUP,
-        "accelerator addresses that wrap",
-        "regions that end beyond 2^56",
-        "ERR 1, DREQ",
-        FAILED,
-        |env| {
-            let regions = [NAA_END, NAA_END - 4094].map(|addr| request(&[entry(IN_OUT, addr, 0, 4096)]));
-            messages(env, false, Until::Disconnected, regions)
-        },
-    ),
-    Case::new(GROUP, "regions of 0 bytes", "sizes 0; 0 and 64; 32 of 0", "A", &[], |env| {
+    failing("host addresses that wrap", "regions that end beyond 2^64", "ERR 2, DREQ", |env| {
+        let wraps = [u64::MAX, u64::MAX - 4094, 0xffff_ffff_ffff_fff8];
+        let regions = wraps.map(|addr| request(&[entry(IN_OUT, 0, addr, 4096)]));
+        messages(env, false, Until::Disconnected, regions)
+    }),
+    failing("accelerator addresses that wrap", "regions that end beyond 2^56", "ERR 1, DREQ", |env| {
+        let regions = [NAA_END, NAA_END - 4094].map(|addr| request(&[entry(IN_OUT, addr, 0, 4096)]));
+        messages(env, false, Until::Disconnected, regions)
+    }),
+    Case::new("regions of 0 bytes", "sizes 0; 0 and 64; 32 of 0", "A", &[], |env| {
         let asked = [vec![plain(0)], vec![plain(0), plain(64)], vec![plain(0); 32]];
         messages(env, false, Until::Quiet, asked.map(|regions| request(&regions)))
     }),
-    Case::new(
-        GROUP,
+    failing(
         "regions too large",
         "sizes 2^31 + 1, 2^32 - 1; sums of 8 GiB + 1, 64 GiB; internal ones too",
         "ERR 1, DREQ",
-        FAILED,
         |env| {
             let internal = entry(INTERNAL, 0, 0, u32::MAX);
             let asked = [
@@ -126,24 +94,22 @@ pub(super) const CASES: &[Case] = &[
             messages(env, false, Until::Disconnected, asked.map(|regions| request(&regions)))
         },
     ),
-    Case::new(
-        GROUP,
+    failing(
         "all of the server's memory",
         "sessions of 8 GiB, untouched, until one is refused",
         "ERR 1, DREQ",
-        FAILED,
         hoard,
     ),
-    Case::new(GROUP, "types of no message", "types 3 to 255", "ERR 2, DREQ", FAILED, |env| {
+    failing("types of no message", "types 3 to 255", "ERR 2, DREQ", |env| {
         let types = (3..=255).step_by(if env.quick { 9 } else { 1 });
         let spoiled = types.map(|kind| [&[kind], &request_of(1)[1..]].concat());
         messages(env, false, Until::Disconnected, spoiled.collect::<Vec<_>>())
     }),
-    Case::new(GROUP, "an advertisement to the server", "A of 1 region", "ERR 3, DREQ", FAILED, |env| {
+    failing("an advertisement to the server", "A of 1 region", "ERR 3, DREQ", |env| {
         let message = mrsp::codec::encode_advertisement(&[plain(64).host]).map_err(|e| e.to_string())?;
         messages(env, false, Until::Disconnected, [message])
     }),
-    Case::new(GROUP, "error messages", "codes 0 to 255, before and after a request", "DREQ", FAILED, |env| {
+    failing("error messages", "codes 0 to 255, before and after a request", "DREQ", |env| {
         let codes =
             || (0..=255).step_by(if env.quick { 17 } else { 1 }).map(|code| vec![0, code, 0xee, 0xee]);
         let (before, after) = (codes().collect::<Vec<_>>(), codes().collect::<Vec<_>>());
@@ -151,12 +117,10 @@ pub(super) const CASES: &[Case] = &[
         let after = messages(env, true, Until::Disconnected, after)?;
         same([before.answer, after.answer])
     }),
-    Case::new(
-        GROUP,
+    failing(
         "internal and yet sent or returned",
         "a region beside an ordinary one with every such combination of flags",
         "ERR 2, DREQ",
-        FAILED,
         |env| {
             let contradictions = (0..=255).filter(|flags| flags & INTERNAL != 0 && flags & 0x0e != 0);
             let chosen = contradictions.step_by(if env.quick { 8 } else { 1 });
@@ -164,12 +128,11 @@ pub(super) const CASES: &[Case] = &[
             messages(env, false, Until::Disconnected, asked.collect::<Vec<_>>())
         },
     ),
-    Case::new(GROUP, "only internal regions", "1 and 32 of them", "ERR 3, DREQ", FAILED, |env| {
+    failing("only internal regions", "1 and 32 of them", "ERR 3, DREQ", |env| {
         let asked = [1, 32].map(|count| request(&vec![entry(INTERNAL, 0, 0, 64); count]));
         messages(env, false, Until::Disconnected, asked)
     }),
     Case::new(
-        GROUP,
         "flags that mean nothing",
         "no flags, unknown ones, single-send and output, internal after all, overlapping addresses",
         "A",
@@ -182,12 +145,10 @@ pub(super) const CASES: &[Case] = &[
             messages(env, false, Until::Quiet, asked)
         },
     ),
-    Case::new(
-        GROUP,
+    failing(
         "a call before the regions",
         "WRITE with immediate 0, 1, 0x81, 0xffffffff instead of a request",
         "DREQ",
-        FAILED,
         |env| {
             let mut peer = env.attacker()?;
             let mut answers = Vec::new();
@@ -200,7 +161,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "private data of nobody",
         "REQs with 56 bytes: zeros, ones, an error message, a request",
         "A",
@@ -217,7 +177,7 @@ pub(super) const CASES: &[Case] = &[
             same(answers)
         },
     ),
-    Case::new(GROUP, "flood of SENDs", "5000 requests without a pause", "A, ERR 3, DREQ", FAILED, flood),
+    failing("flood of SENDs", "5000 requests without a pause", "A, ERR 3, DREQ", flood),
 ];
 
 /// The server has at most 16 GiB for all, and a session at most 8.

@@ -13,7 +13,6 @@ use super::{
 };
 use crate::slow::SLOW;
 
-const GROUP: &str = "calls";
 const FAILED: &[&str] = &["calls_failed"];
 const ENDED: &[&str] = &["sessions_failed"];
 const INPUT: u8 = RegionFlags::INPUT.bits();
@@ -24,7 +23,6 @@ type Step = Box<dyn FnOnce(&mut RawPeer, &mut Wire) -> Result<(), String>>;
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
-        GROUP,
         "unknown functions",
         "every number that is not offered, 0 and 128 with user bits",
         "code 0x10",
@@ -40,7 +38,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "nonsense in the user bits",
         "functions 1 to 3 with user bits of every kind, bit 7 set or not",
         "success",
@@ -52,7 +49,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "nonsense in the arguments",
         "random blocks and blocks of huge numbers to every built-in function",
         "code 0x11 or 0x13",
@@ -88,7 +84,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "regions that do not fit",
         "every built-in function without arguments, without outputs, on one small region",
         "code 0x11 or 0x13",
@@ -111,21 +106,19 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "results larger than their region",
         "digest into 31 bytes, checksum into 3, the catalogue into 16",
         "code 0x13",
         FAILED,
         too_small,
     ),
-    Case::new(GROUP, "the host gives up", "immediate 0 by a session that is ready", "DREQ", ENDED, |env| {
+    Case::new("the host gives up", "immediate 0 by a session that is ready", "DREQ", ENDED, |env| {
         let mut peer = env.attacker()?;
         let mut wire = peer.session(env.server(), &Offer::default(), &[plain(64)])?;
         immediate(&mut peer, &mut wire, 0)?;
         Ok(listen(&mut peer, &mut wire, Until::Disconnected)?.into())
     }),
     Case::new(
-        GROUP,
         "two calls at once",
         "a second WRITE with immediate behind the first",
         "RNR NAK, success, success",
@@ -146,7 +139,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "a message during a call",
         "SEND while the function runs",
         "RNR NAK",
@@ -157,28 +149,20 @@ pub(super) const CASES: &[Case] = &[
             Ok(listen(&mut peer, &mut wire, Until::Quiet)?.into())
         },
     ),
-    Case::new(GROUP, "gone during a call", "DREQ while the function runs", "DREP", &[], |env| {
+    Case::new("gone during a call", "DREQ while the function runs", "DREP", &[], |env| {
         let (mut peer, wire) = calling(env)?;
         peer.disconnect(&wire)?;
         env.settle();
         Ok("DREP".into())
     }),
+    Case::new("results refused", "NAK 1 to 3 for the WRITE that brings the results", "DREQ", ENDED, |env| {
+        let mut answers = Vec::new();
+        for code in [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::RemoteOperation] {
+            answers.push(results_refused(env, code)?);
+        }
+        same(answers)
+    }),
     Case::new(
-        GROUP,
-        "results refused",
-        "NAK 1 to 3 for the WRITE that brings the results",
-        "DREQ",
-        ENDED,
-        |env| {
-            let mut answers = Vec::new();
-            for code in [NakCode::InvalidRequest, NakCode::RemoteAccess, NakCode::RemoteOperation] {
-                answers.push(results_refused(env, code)?);
-            }
-            same(answers)
-        },
-    ),
-    Case::new(
-        GROUP,
         "messages after the last word",
         "requests behind one that is refused",
         "ERR 2, DREQ",

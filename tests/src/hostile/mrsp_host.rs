@@ -15,12 +15,10 @@ use super::{
     unpredictable::refusal,
 };
 
-const GROUP: &str = "lying accelerator";
-
 /// A case in which all behaviours must end alike for the host.
 macro_rules! case {
     ($name:literal, $sent:literal, $result:literal, [$($behaviour:expr),* $(,)?]) => {
-        Case::new(GROUP, $name, $sent, $result, &[], |env| alike(env, &[$($behaviour),*]))
+        Case::new($name, $sent, $result, &[], |env| alike(env, &[$($behaviour),*]))
     };
 }
 
@@ -89,7 +87,6 @@ pub(super) const CASES: &[Case] = &[
         ]
     ),
     Case::new(
-        GROUP,
         "rejections as stale",
         "REJ 10 for every REQ, as if its queue pair were in use",
         "PEER refused the connection: stale connection (10); its log may say why",

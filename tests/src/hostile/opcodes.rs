@@ -7,70 +7,58 @@ use roce::{
 
 use super::{
     bare_qp_server::{RECEIVE, RW},
-    case::{Case, Observation},
+    case::{Case, Observation, Run, Text},
     environment::Environment,
     memory::{calling, same, unchanged},
-    packets::silent,
     raw::{Offer, SILENCE},
     wire::{Answer, NAK_INVALID, Wire},
 };
 use crate::slow::SLOW;
 
-const GROUP: &str = "opcodes";
-const INVALID: &[&str] = &["send_invalid_request"];
 const MTU: usize = 1024;
 
+const fn invalid(name: Text, sent: Text, run: Run) -> Case {
+    Case::new(name, sent, NAK_INVALID, &["send_invalid_request"], run)
+}
+
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
-        "MIDDLE or LAST without FIRST",
-        "SEND and WRITE MIDDLE, LAST, LAST with immediate",
-        NAK_INVALID,
-        INVALID,
-        |env| {
-            let sequences = [
-                [(opcode::SEND_MIDDLE, MTU)],
-                [(opcode::SEND_LAST, 64)],
-                [(opcode::SEND_LAST_WITH_IMM, 64)],
-                [(opcode::WRITE_MIDDLE, MTU)],
-                [(opcode::WRITE_LAST, 64)],
-                [(opcode::WRITE_LAST_WITH_IMM, 64)],
-            ];
-            sequences_refused(env, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
-        },
-    ),
-    Case::new(
-        GROUP,
+    invalid("MIDDLE or LAST without FIRST", "SEND and WRITE MIDDLE, LAST, LAST with immediate", |env| {
+        let sequences: &[&[(u8, usize)]] = &[
+            &[(opcode::SEND_MIDDLE, MTU)],
+            &[(opcode::SEND_LAST, 64)],
+            &[(opcode::SEND_LAST_WITH_IMM, 64)],
+            &[(opcode::WRITE_MIDDLE, MTU)],
+            &[(opcode::WRITE_LAST, 64)],
+            &[(opcode::WRITE_LAST_WITH_IMM, 64)],
+        ];
+        sequences_refused(env, sequences, 2 * MTU as u32)
+    }),
+    invalid(
         "a message within a message",
         "FIRST FIRST; SEND in a WRITE; WRITE in a SEND; READ in either",
-        NAK_INVALID,
-        INVALID,
         |env| {
             let first = (opcode::WRITE_FIRST, MTU);
             let send = (opcode::SEND_FIRST, MTU);
-            let sequences = [
-                [first, first],
-                [send, send],
-                [first, (opcode::SEND_ONLY, 8)],
-                [first, (opcode::SEND_LAST, 8)],
-                [first, (opcode::WRITE_ONLY, 8)],
-                [send, (opcode::WRITE_LAST, 8)],
-                [send, (opcode::WRITE_ONLY, 8)],
-                [first, (opcode::READ_REQUEST, 0)],
-                [send, (opcode::READ_REQUEST, 0)],
+            let sequences: &[&[(u8, usize)]] = &[
+                &[first, first],
+                &[send, send],
+                &[first, (opcode::SEND_ONLY, 8)],
+                &[first, (opcode::SEND_LAST, 8)],
+                &[first, (opcode::WRITE_ONLY, 8)],
+                &[send, (opcode::WRITE_LAST, 8)],
+                &[send, (opcode::WRITE_ONLY, 8)],
+                &[first, (opcode::READ_REQUEST, 0)],
+                &[send, (opcode::READ_REQUEST, 0)],
             ];
-            sequences_refused(env, sequences.iter().map(|s| s.as_slice()), 2 * MTU as u32)
+            sequences_refused(env, sequences, 2 * MTU as u32)
         },
     ),
-    Case::new(
-        GROUP,
+    invalid(
         "packets of a wrong size",
         "FIRST and MIDDLE not full, empty LAST, FIRST of a message that one packet holds",
-        NAK_INVALID,
-        INVALID,
         |env| {
             let first = (opcode::WRITE_FIRST, MTU);
-            let sequences: [&[(u8, usize)]; 6] = [
+            let sequences: &[&[(u8, usize)]] = &[
                 &[(opcode::WRITE_FIRST, 512)],
                 &[(opcode::SEND_FIRST, MTU + 4)],
                 &[first, (opcode::WRITE_MIDDLE, 512)],
@@ -78,84 +66,57 @@ pub(super) const CASES: &[Case] = &[
                 &[(opcode::WRITE_ONLY, MTU + 4)],
                 &[(opcode::SEND_ONLY, MTU + 4)],
             ];
-            sequences_refused(env, sequences.into_iter(), 3 * MTU as u32)
+            sequences_refused(env, sequences, 3 * MTU as u32)
         },
     ),
-    Case::new(
-        GROUP,
+    invalid(
         "length that does not match",
         "WRITE ONLY and LAST shorter and longer than the RETH says, MIDDLE beyond it",
-        NAK_INVALID,
-        INVALID,
         |env| {
             let first = (opcode::WRITE_FIRST, MTU);
             // The RETH says 1088.
-            let sequences: [&[(u8, usize)]; 5] = [
+            let sequences: &[&[(u8, usize)]] = &[
                 &[(opcode::WRITE_ONLY, 8)],
                 &[(opcode::WRITE_ONLY, MTU)],
                 &[first, (opcode::WRITE_LAST, 60)],
                 &[first, (opcode::WRITE_LAST, 68)],
                 &[first, (opcode::WRITE_MIDDLE, MTU)],
             ];
-            sequences_refused(env, sequences.into_iter(), MTU as u32 + 64)
+            sequences_refused(env, sequences, MTU as u32 + 64)
         },
     ),
-    Case::new(
-        GROUP,
-        "SEND longer than the receive",
-        "SEND of 2048 bytes to receives of 1024",
-        NAK_INVALID,
-        INVALID,
-        |env| {
-            let sequence: &[(u8, usize)] = &[(opcode::SEND_FIRST, MTU), (opcode::SEND_LAST, RECEIVE)];
-            sequences_refused(env, [sequence].into_iter(), 0)
-        },
-    ),
-    Case::new(
-        GROUP,
-        "atomics and invalidates",
-        "COMPARE_SWAP, FETCH_ADD, SEND with invalidate",
-        NAK_INVALID,
-        INVALID,
-        atomics,
-    ),
-    Case::new(
-        GROUP,
+    invalid("SEND longer than the receive", "SEND of 2048 bytes to receives of 1024", |env| {
+        sequences_refused(env, &[&[(opcode::SEND_FIRST, MTU), (opcode::SEND_LAST, RECEIVE)]], 0)
+    }),
+    invalid("atomics and invalidates", "COMPARE_SWAP, FETCH_ADD, SEND with invalidate", atomics),
+    Case::silent(
         "opcodes of other services",
         "all opcodes that are neither RC nor UD SEND nor CNP",
-        "silence",
         &["rx_malformed"],
-        |env| {
-            silent(env, |peer, wire| {
-                for code in (0..=255).filter(|code| opcode::info(*code).is_none()) {
-                    for len in [0, 16, 28, 64] {
-                        let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
-                        packet.bth.opcode = code;
-                        packet.payload = &[0xee; 64][..len];
-                        peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
-                    }
+        |peer, wire| {
+            for code in (0..=255).filter(|code| opcode::info(*code).is_none()) {
+                for len in [0, 16, 28, 64] {
+                    let mut packet = wire.packet(opcode::SEND_ONLY, wire.psn);
+                    packet.bth.opcode = code;
+                    packet.payload = &[0xee; 64][..len];
+                    peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
                 }
-                peer.flush()
-            })
+            }
+            peer.flush()
         },
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "datagrams to a connected queue pair",
         "UD SEND ONLY with the right QPN",
-        "silence",
         &["rx_malformed"],
-        |env| {
-            silent(env, |peer, wire| {
-                let mut packet = wire.packet(opcode::UD_SEND_ONLY, wire.psn);
-                packet.deth = Some(roce::wire::Deth { q_key: 0x8001_0000, reserved: 0, src_qp: 1 });
-                packet.payload = &[0; 256];
-                peer.send(wire.peer, &packet)
-            })
+        |peer, wire| {
+            let mut packet = wire.packet(opcode::UD_SEND_ONLY, wire.psn);
+            packet.deth = Some(roce::wire::Deth { q_key: 0x8001_0000, reserved: 0, src_qp: 1 });
+            packet.payload = &[0; 256];
+            peer.send(wire.peer, &packet)
         },
     ),
     Case::new(
-        GROUP,
         "request during a call",
         "WRITE with immediate while the function runs",
         "RNR NAK",
@@ -166,14 +127,7 @@ pub(super) const CASES: &[Case] = &[
             Ok(peer.verdict(&mut wire)?.into())
         },
     ),
-    Case::new(
-        GROUP,
-        "more READs than agreed",
-        "400 READs of 4000 bytes at once, 16 agreed",
-        NAK_INVALID,
-        INVALID,
-        too_many_reads,
-    ),
+    invalid("more READs than agreed", "400 READs of 4000 bytes at once, 16 agreed", too_many_reads),
 ];
 
 /// The packet that follows, with `len` bytes of payload.
@@ -199,16 +153,16 @@ const PATTERN: &[u8] = &{
 };
 
 /// Sequences of opcodes and payload lengths, a connection each, whose last packet is refused.
-fn sequences_refused<'a>(
+fn sequences_refused(
     env: &mut Environment,
-    sequences: impl Iterator<Item = &'a [(u8, usize)]>,
+    sequences: &[&[(u8, usize)]],
     announced: u32,
 ) -> Result<Observation, String> {
     let mut peer = env.attacker()?;
     let mut answers = Vec::new();
     for sequence in sequences {
         let mut wire = peer.connect(env.target(), &Offer::default())?;
-        for (code, len) in sequence {
+        for (code, len) in *sequence {
             let packet = step(&mut wire, *code, *len, announced);
             peer.queue(wire.peer, &peer.sealed(wire.peer, &packet))?;
         }

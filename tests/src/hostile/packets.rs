@@ -15,30 +15,24 @@ use super::{
     wire::{Answer, NAK_INVALID, NAK_SEQUENCE, Wire},
 };
 
-const GROUP: &str = "packets";
 const MALFORMED: &[&str] = &["rx_malformed"];
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(
-        GROUP,
+    Case::silent(
         "pad longer than the payload",
         "WRITE and SEND with 0 to 2 bytes and a pad count above",
-        "silence",
         MALFORMED,
-        |env| {
-            silent(env, |peer, wire| {
-                for (pad, len) in [(1, 0), (2, 0), (3, 0), (2, 1), (3, 1), (3, 2)] {
-                    for opcode in [opcode::WRITE_ONLY, opcode::SEND_ONLY] {
-                        let body = padded(wire, opcode, pad, len);
-                        peer.queue(wire.peer, &peer.seal(wire.peer, &body))?;
-                    }
+        |peer, wire| {
+            for (pad, len) in [(1, 0), (2, 0), (3, 0), (2, 1), (3, 1), (3, 2)] {
+                for opcode in [opcode::WRITE_ONLY, opcode::SEND_ONLY] {
+                    let body = padded(wire, opcode, pad, len);
+                    peer.queue(wire.peer, &peer.seal(wire.peer, &body))?;
                 }
-                peer.flush()
-            })
+            }
+            peer.flush()
         },
     ),
     Case::new(
-        GROUP,
         "forged pad",
         "WRITE of 4 bytes of which the pad count takes 1 to 3",
         NAK_INVALID,
@@ -56,92 +50,73 @@ pub(super) const CASES: &[Case] = &[
             same(answers)
         },
     ),
-    Case::new(GROUP, "datagrams of 0 to 40 bytes", "random bytes", "silence", MALFORMED, |env| {
-        silent(env, |peer, wire| {
-            for len in 0..=40 {
-                for _ in 0..10 {
-                    let mut bytes = vec![0; len];
-                    peer.random.fill(&mut bytes);
-                    peer.queue(wire.peer, &bytes)?;
+    Case::silent("datagrams of 0 to 40 bytes", "random bytes", MALFORMED, |peer, wire| {
+        for len in 0..=40 {
+            for _ in 0..10 {
+                let mut bytes = vec![0; len];
+                peer.random.fill(&mut bytes);
+                peer.queue(wire.peer, &bytes)?;
+            }
+        }
+        peer.flush()
+    }),
+    Case::silent(
+        "truncated headers",
+        "a WRITE with immediate cut after every byte of its headers, ICRC right",
+        MALFORMED,
+        |peer, wire| {
+            let whole = padded(wire, opcode::WRITE_ONLY_WITH_IMM, 0, 4);
+            for len in 0..whole.len() - 4 {
+                peer.queue(wire.peer, &peer.seal(wire.peer, &whole[..len]))?;
+            }
+            peer.flush()
+        },
+    ),
+    Case::silent(
+        "wrong ICRC",
+        "a WRITE with each bit of it flipped in turn",
+        &["rx_icrc_encapsulated"],
+        |peer, wire| {
+            let right = peer.seal(wire.peer, &padded(wire, opcode::WRITE_ONLY, 0, 4));
+            for bit in 0..right.len() * 8 {
+                let mut wrong = right.clone();
+                wrong[bit / 8] ^= 1 << (bit % 8);
+                // Bits that routers change are not covered (IBTA vol. 1, A17.3).
+                if bit / 8 != 4 {
+                    peer.queue(wire.peer, &wrong)?;
                 }
             }
             peer.flush()
-        })
-    }),
-    Case::new(
-        GROUP,
-        "truncated headers",
-        "a WRITE with immediate cut after every byte of its headers, ICRC right",
-        "silence",
-        MALFORMED,
-        |env| {
-            silent(env, |peer, wire| {
-                let whole = padded(wire, opcode::WRITE_ONLY_WITH_IMM, 0, 4);
-                for len in 0..whole.len() - 4 {
-                    peer.queue(wire.peer, &peer.seal(wire.peer, &whole[..len]))?;
-                }
-                peer.flush()
-            })
         },
     ),
-    Case::new(
-        GROUP,
-        "wrong ICRC",
-        "a WRITE with each bit of it flipped in turn",
-        "silence",
-        &["rx_icrc_encapsulated"],
-        |env| {
-            silent(env, |peer, wire| {
-                let right = peer.seal(wire.peer, &padded(wire, opcode::WRITE_ONLY, 0, 4));
-                for bit in 0..right.len() * 8 {
-                    let mut wrong = right.clone();
-                    wrong[bit / 8] ^= 1 << (bit % 8);
-                    // Bits that routers change are not covered (IBTA vol. 1, A17.3).
-                    if bit / 8 != 4 {
-                        peer.queue(wire.peer, &wrong)?;
-                    }
-                }
-                peer.flush()
-            })
-        },
-    ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "P_Key and version",
         "P_Key 0, 0x1234, 0x7ffe; transport version 1 to 15",
-        "silence",
         MALFORMED,
-        |env| {
-            silent(env, |peer, wire| {
-                for p_key in [0, 0x1234, 0x7ffe] {
-                    spoiled(peer, wire, |bth| bth.p_key = p_key)?;
-                }
-                (1..=15).try_for_each(|tver| spoiled(peer, wire, |bth| bth.tver = tver))
-            })
+        |peer, wire| {
+            for p_key in [0, 0x1234, 0x7ffe] {
+                spoiled(peer, wire, |bth| bth.p_key = p_key)?;
+            }
+            (1..=15).try_for_each(|tver| spoiled(peer, wire, |bth| bth.tver = tver))
         },
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "queue pairs of nobody",
         "WRITE to QP 0, 1, 0xffffff and 1000 random ones",
-        "silence",
         &["rx_unknown_qp", "rx_malformed"],
-        |env| {
-            silent(env, |peer, wire| {
-                for n in 0..1000 {
-                    let qpn = match n {
-                        0 | 1 => n,
-                        2 => 0xff_ffff,
-                        _ => peer.random.next_u32() & 0xff_ffff,
-                    };
-                    spoiled(peer, wire, |bth| bth.dest_qp = qpn)?;
-                }
-                Ok(())
-            })
+        |peer, wire| {
+            for n in 0..1000 {
+                let qpn = match n {
+                    0 | 1 => n,
+                    2 => 0xff_ffff,
+                    _ => peer.random.next_u32() & 0xff_ffff,
+                };
+                spoiled(peer, wire, |bth| bth.dest_qp = qpn)?;
+            }
+            Ok(())
         },
     ),
     Case::new(
-        GROUP,
         "64 KiB datagrams",
         "WRITE ONLY of 60000 bytes; 100 of 65000 random bytes",
         NAK_INVALID,
@@ -160,7 +135,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "spoofed source",
         "WRITE with the right QPN, PSN and RKey from another address",
         "silence",
@@ -179,7 +153,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "PSN ahead",
         "WRITE 1, 1000, 2^23 - 1 ahead of the expected PSN",
         NAK_SEQUENCE,
@@ -187,7 +160,6 @@ pub(super) const CASES: &[Case] = &[
         |env| out_of_order(env, |expected| [1, 1000, (1 << 23) - 1].map(|n| expected.plus(n)).into()),
     ),
     Case::new(
-        GROUP,
         "PSN behind",
         "WRITE 1, 1000, 2^23 behind the expected PSN",
         "ACK",
@@ -195,33 +167,28 @@ pub(super) const CASES: &[Case] = &[
         |env| out_of_order(env, |expected| [1, 1000, 1 << 23].map(|n| expected.minus(n)).into()),
     ),
     Case::new(
-        GROUP,
         "duplicate with other bytes",
         "a WRITE again, with the same PSN and other bytes",
         "ACK",
         &["duplicate_request"],
         duplicate,
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "READ behind, never asked before",
         "READ of more packets than were executed, of a forged RKey",
-        "silence",
         &["duplicate_request"],
-        |env| {
-            silent(env, |peer, wire| {
-                let region = wire.regions[RW];
-                for (behind, reth) in [
-                    (1, Reth { addr: region.addr, rkey: region.rkey, length: LEN as u32 }),
-                    (1 << 23, Reth { addr: region.addr, rkey: region.rkey ^ 1, length: 8 }),
-                    (500, Reth { addr: region.addr, rkey: region.rkey, length: u32::MAX }),
-                ] {
-                    let mut packet = wire.packet(opcode::READ_REQUEST, wire.psn.minus(behind));
-                    packet.reth = Some(reth);
-                    peer.send(wire.peer, &packet)?;
-                }
-                Ok(())
-            })
+        |peer, wire| {
+            let region = wire.regions[RW];
+            for (behind, reth) in [
+                (1, Reth { addr: region.addr, rkey: region.rkey, length: LEN as u32 }),
+                (1 << 23, Reth { addr: region.addr, rkey: region.rkey ^ 1, length: 8 }),
+                (500, Reth { addr: region.addr, rkey: region.rkey, length: u32::MAX }),
+            ] {
+                let mut packet = wire.packet(opcode::READ_REQUEST, wire.psn.minus(behind));
+                packet.reth = Some(reth);
+                peer.send(wire.peer, &packet)?;
+            }
+            Ok(())
         },
     ),
 ];

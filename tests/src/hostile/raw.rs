@@ -13,7 +13,7 @@ use roce::{
     psn::Psn,
     wire::{
         Aeth, Bth, Deth, ICRC_LEN, Packet, ROCE_PORT, Reth, Syndrome,
-        mad::{CmMessage, CmaHeader, CommIds, MAD_LEN, Mad, Rep, Req, gid, service_id},
+        mad::{Answered, CmMessage, CmaHeader, CommIds, MAD_LEN, Mad, Rej, Rep, Req, gid, service_id},
         pad_of,
     },
 };
@@ -38,8 +38,8 @@ pub struct RawPeer {
     pub guid: u64,
     pub random: Random,
     next_qpn: u32,
-    received: VecDeque<(SocketAddr, Vec<u8>)>,
-    mads: VecDeque<(SocketAddr, Mad)>,
+    received: VecDeque<Vec<u8>>,
+    mads: VecDeque<Mad>,
     /// Confirms goodbyes.
     pub polite: bool,
     /// Acknowledges what it receives.
@@ -171,7 +171,7 @@ impl RawPeer {
                 let Ok(packet) = Packet::decode(bytes) else { continue };
                 let Some(mad) = packet.deth.and_then(|_| <&[u8; MAD_LEN]>::try_from(packet.payload).ok())
                 else {
-                    self.received.push_back((message.from, bytes.to_vec()));
+                    self.received.push_back(bytes.to_vec());
                     continue;
                 };
                 let Ok(mad) = Mad::decode(mad) else { continue };
@@ -179,7 +179,7 @@ impl RawPeer {
                     let ids = CommIds { local: dreq.ids.remote, remote: dreq.ids.local };
                     goodbyes.push((message.from.ip(), Mad::new(mad.tid, CmMessage::Drep(ids))));
                 }
-                self.mads.push_back((message.from, mad));
+                self.mads.push_back(mad);
             }
         }
         if self.polite {
@@ -188,17 +188,26 @@ impl RawPeer {
         Ok(true)
     }
 
-    /// The next management datagram.
-    pub fn receive_mad(&mut self, within: Duration) -> Result<Option<Mad>, String> {
+    /// The first that `find` takes of what comes.
+    fn first<T>(
+        &mut self,
+        within: Duration,
+        mut find: impl FnMut(&mut Self) -> Result<Option<T>, String>,
+    ) -> Result<Option<T>, String> {
         let deadline = Instant::now() + within;
         loop {
-            if let Some((_, mad)) = self.mads.pop_front() {
-                return Ok(Some(mad));
+            if let Some(found) = find(self)? {
+                return Ok(Some(found));
             }
             if !self.pump(deadline)? && Instant::now() >= deadline {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next management datagram.
+    pub fn receive_mad(&mut self, within: Duration) -> Result<Option<Mad>, String> {
+        self.first(within, |peer| Ok(peer.mads.pop_front()))
     }
 
     /// The next management datagram in words.
@@ -294,39 +303,28 @@ impl RawPeer {
 
     /// The next packet of a connection, what it brings, acknowledged if that is asked for.
     pub fn receive(&mut self, wire: &mut Wire, within: Duration) -> Result<Option<Answer>, String> {
-        let deadline = Instant::now() + within;
-        loop {
-            while let Some((_, bytes)) = self.received.pop_front() {
+        self.first(within, |peer| {
+            while let Some(bytes) = peer.received.pop_front() {
                 let Ok(packet) = Packet::decode(&bytes) else { continue };
                 if packet.bth.dest_qp != wire.qpn {
                     continue;
                 }
                 let answer = wire.receive(&packet);
-                if self.acknowledges && wire.owes_ack {
+                if peer.acknowledges && wire.owes_ack {
                     wire.owes_ack = false;
-                    self.acknowledge(wire, Syndrome::ACK)?;
+                    peer.acknowledge(wire, Syndrome::ACK)?;
                 }
                 if answer.is_some() {
                     return Ok(answer);
                 }
             }
-            if !self.pump(deadline)? && Instant::now() >= deadline {
-                return Ok(None);
-            }
-        }
+            Ok(None)
+        })
     }
 
     /// The next packet of any connection, as it came.
     pub fn receive_bytes(&mut self, within: Duration) -> Result<Option<Vec<u8>>, String> {
-        let deadline = Instant::now() + within;
-        loop {
-            if let Some((_, bytes)) = self.received.pop_front() {
-                return Ok(Some(bytes));
-            }
-            if !self.pump(deadline)? && Instant::now() >= deadline {
-                return Ok(None);
-            }
-        }
+        self.first(within, |peer| Ok(peer.received.pop_front()))
     }
 
     /// An acknowledgement, or something like it, of all that has come.
@@ -372,6 +370,30 @@ impl RawPeer {
 pub fn blank<'a>(opcode: u8, dest_qp: u32, psn: Psn) -> Packet<'a> {
     let p_key = Bth::DEFAULT_P_KEY;
     Packet { bth: Bth { opcode, dest_qp, psn, p_key, ack_req: true, ..Bth::default() }, ..Packet::default() }
+}
+
+/// A REJ for this reason.
+pub fn rej(ids: CommIds, about: Answered, reason: u16) -> Rej {
+    Rej { ids, about, ari_len: 0, reason, ari: [0; 72], private_data: [0; Rej::PRIVATE] }
+}
+
+/// A REP with ordinary figures.
+pub fn rep(ids: CommIds, qpn: u32, starting_psn: Psn, ca_guid: u64) -> Rep {
+    Rep {
+        ids,
+        q_key: 0,
+        qpn,
+        starting_psn,
+        responder_resources: 1,
+        initiator_depth: 1,
+        target_ack_delay: 15,
+        failover: 0,
+        flow_control: false,
+        rnr_retry: 7,
+        srq: false,
+        ca_guid,
+        private_data: [0; Rep::PRIVATE],
+    }
 }
 
 /// A message of connection management, with what matters of it.

@@ -6,16 +6,13 @@ use super::{
     case::{Case, Observation},
     environment::Environment,
     memory::same,
-    packets::{silent, still_alive},
+    packets::still_alive,
     raw::{Offer, SILENCE},
     wire::Wire,
 };
 
-const GROUP: &str = "handshake";
-
 pub(super) const CASES: &[Case] = &[
     Case::new(
-        GROUP,
         "REQ for other services",
         "service IDs of UDP port space, of other ports, 0, all ones",
         "REJ 8",
@@ -32,14 +29,13 @@ pub(super) const CASES: &[Case] = &[
             )
         },
     ),
-    Case::new(GROUP, "REQ for other transports", "transport 1, 2, 3", "REJ 9", &["cm_tx_rej"], |env| {
+    Case::new("REQ for other transports", "transport 1, 2, 3", "REJ 9", &["cm_tx_rej"], |env| {
         rejected(env, &[|req| req.transport = 1, |req| req.transport = 2, |req| req.transport = 3])
     }),
-    Case::new(GROUP, "REQ with nonsense MTUs", "MTU codes 0, 6, 7, 15", "REJ 26", &["cm_tx_rej"], |env| {
+    Case::new("REQ with nonsense MTUs", "MTU codes 0, 6, 7, 15", "REJ 26", &["cm_tx_rej"], |env| {
         rejected(env, &[|req| req.mtu = 0, |req| req.mtu = 6, |req| req.mtu = 7, |req| req.mtu = 15])
     }),
     Case::new(
-        GROUP,
         "REQ with nonsense identity",
         "QPN 0 and 1; no header of rdma_cm, one of IP version 0, 5, 15",
         "REJ 5",
@@ -59,7 +55,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "REQ with extreme values",
         "timeouts 0 and 31, retries 0 and 7, depths 0 and 255, LIDs, GIDs and P_Key of nobody",
         "REP",
@@ -82,32 +77,26 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "REQ of a queue pair in use",
         "the GUID and QPN of another's connection, from another address",
         "REJ 10",
         &["cm_rx_stale_req"],
         squatted,
     ),
-    Case::new(
-        GROUP,
+    Case::silent(
         "messages of a wrong length",
         "REQ of 0, 1, 255, 257 and 4000 bytes",
-        "silence",
         &["rx_malformed"],
-        |env| {
-            silent(env, |peer, wire| {
-                let mut bytes = peer.request(wire.to, &Offer::default()).encode().to_vec();
-                bytes.resize(4000, 0);
-                for len in [0, 1, 255, 257, 4000] {
-                    peer.send_mad_bytes(wire.to.ip(), &bytes[..len])?;
-                }
-                peer.flush()
-            })
+        |peer, wire| {
+            let mut bytes = peer.request(wire.to, &Offer::default()).encode().to_vec();
+            bytes.resize(4000, 0);
+            for len in [0, 1, 255, 257, 4000] {
+                peer.send_mad_bytes(wire.to.ip(), &bytes[..len])?;
+            }
+            peer.flush()
         },
     ),
     Case::new(
-        GROUP,
         "REQ again",
         "the same REQ five times, then with another QPN and MTU",
         "REP, silence",
@@ -115,7 +104,6 @@ pub(super) const CASES: &[Case] = &[
         repeated,
     ),
     Case::new(
-        GROUP,
         "REQ again once established",
         "the same REQ ten times after the RTU",
         "silence",

@@ -15,11 +15,8 @@ use super::{
     resources_process::{ServeProcess, TempFolder, after, complaint, run, sibling},
 };
 
-const GROUP: &str = "resources";
-
 pub(super) const CASES: &[Case] = &[
     Case::new(
-        GROUP,
         "64 KiB of locked memory",
         "`ulimit -l 64` for naa serve and naa call, 16 MiB",
         "served",
@@ -36,38 +33,23 @@ pub(super) const CASES: &[Case] = &[
             if output.status.success() && right { Ok("served".into()) } else { Err(format!("{output:?}")) }
         },
     ),
+    Case::new("no descriptors for a server", "`ulimit -n` 4 to 8 for naa serve", "ulimit -n", &[], |env| {
+        let (naa, address) = (sibling("naa")?, env.address().to_string());
+        shortage((4..=8).map(|files| {
+            let args = ["serve", "--bind", &address, "--port", "0", "--until-eof"];
+            after(&format!("ulimit -n {files}"), &naa, args)
+        }))
+    }),
+    Case::new("no descriptors for a host", "`ulimit -n` 4 to 9 for naa call", "ulimit -n", &[], |env| {
+        let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
+        let folder = TempFolder::new("descriptors")?;
+        let (naa, input) = (sibling("naa")?, zeros(&folder, 4096)?);
+        shortage((4..=9).map(|files| {
+            let args = call(&server, &input, Some(&folder.0.join("out")));
+            after(&format!("ulimit -n {files}"), &naa, args)
+        }))
+    }),
     Case::new(
-        GROUP,
-        "no descriptors for a server",
-        "`ulimit -n` 4 to 8 for naa serve",
-        "ulimit -n",
-        &[],
-        |env| {
-            let (naa, address) = (sibling("naa")?, env.address().to_string());
-            shortage((4..=8).map(|files| {
-                let args = ["serve", "--bind", &address, "--port", "0", "--until-eof"];
-                after(&format!("ulimit -n {files}"), &naa, args)
-            }))
-        },
-    ),
-    Case::new(
-        GROUP,
-        "no descriptors for a host",
-        "`ulimit -n` 4 to 9 for naa call",
-        "ulimit -n",
-        &[],
-        |env| {
-            let server = ServeProcess::start("true", &["--bind", &env.address().to_string()])?;
-            let folder = TempFolder::new("descriptors")?;
-            let (naa, input) = (sibling("naa")?, zeros(&folder, 4096)?);
-            shortage((4..=9).map(|files| {
-                let args = call(&server, &input, Some(&folder.0.join("out")));
-                after(&format!("ulimit -n {files}"), &naa, args)
-            }))
-        },
-    ),
-    Case::new(
-        GROUP,
         "full disk",
         "naa call --out to a file system of 64 KiB",
         "No space left on device",
@@ -75,7 +57,6 @@ pub(super) const CASES: &[Case] = &[
         full_disk,
     ),
     Case::new(
-        GROUP,
         "output that takes no more",
         "naa call --out to /dev/full, and under `ulimit -f 64`",
         "No space left on device, File too large",
@@ -98,7 +79,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "no memory for a server's regions",
         "`ulimit -v` 2 GiB, hosts that ask for 1 GiB until refused, then for less and less",
         "ERR 1",
@@ -106,7 +86,6 @@ pub(super) const CASES: &[Case] = &[
         |env| no_room(env, &[]),
     ),
     Case::new(
-        GROUP,
         "more promised to sessions than there is",
         "the same with `--memory` of 1 TiB: the kernel refuses, not the server's own limit",
         "ERR 1",
@@ -114,7 +93,6 @@ pub(super) const CASES: &[Case] = &[
         |env| no_room(env, &["--memory", "1048576", "--session-memory", "1048576"]),
     ),
     Case::new(
-        GROUP,
         "no memory for a host's regions",
         "`ulimit -v` 1 GiB for naa call with a file of 1.5 GiB",
         "ulimit -v",
@@ -130,7 +108,6 @@ pub(super) const CASES: &[Case] = &[
         },
     ),
     Case::new(
-        GROUP,
         "no threads",
         "`ulimit -u 1` for naa serve and naa call, as nobody",
         "ulimit -u",

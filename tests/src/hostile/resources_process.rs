@@ -60,13 +60,16 @@ pub(super) fn shared_memory() -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// A folder for files of a case, removed with it.
+/// A folder for files, removed with them when this is dropped.
 #[derive(Debug)]
-pub(super) struct TempFolder(pub(super) PathBuf);
+pub(crate) struct TempFolder(pub(crate) PathBuf);
 
 impl TempFolder {
     pub(super) fn new(name: &str) -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("naa-hostile-{name}-{}", std::process::id()));
+        Self::at(std::env::temp_dir().join(format!("naa-hostile-{name}-{}", std::process::id())))
+    }
+
+    pub(crate) fn at(path: PathBuf) -> Result<Self, String> {
         fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Self(path))
     }

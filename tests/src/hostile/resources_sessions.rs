@@ -15,14 +15,12 @@ use super::{
     raw::Offer,
 };
 
-const GROUP: &str = "holding on";
 const INCREMENT: FunctionCode = FunctionCode::constant(1);
 const SESSIONS: usize = 1000;
 const PER_PEER: usize = 300;
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
-        GROUP,
         "connected and silent",
         "no request for regions within the server's 300 ms",
         "DREQ",
@@ -30,7 +28,6 @@ pub(super) const CASES: &[Case] = &[
         silent,
     ),
     Case::new(
-        GROUP,
         "1000 idle sessions and one more",
         "301 from one address, 1001 in all, each called once",
         "your address has as many sessions as one may; the server has as many sessions as it may; fine",

@@ -14,6 +14,7 @@ use super::{
     case::{Attack, Case, Latency, Observation, Outcome, Own},
     ejfat::EjfatEnvironment,
     environment::{Addresses, Environment, Family},
+    packets::silent,
     victim::{Report, Victim},
 };
 
@@ -89,11 +90,12 @@ const ORDINARY: [&str; 10] = [
 
 /// The cases of a run, and what each runs over.
 pub fn list(options: &RunConfig) -> Vec<(Family, Case)> {
-    let wanted = |case: &&Case| {
+    let all = CASES.iter().flat_map(|&(group, cases)| cases.iter().map(move |case| Case { group, ..*case }));
+    let wanted = |case: &Case| {
         let text = format!("{} {}", case.group, case.name);
         options.only.as_ref().is_none_or(|only| text.contains(only.as_str())) && !(options.quick && case.long)
     };
-    let cases: Vec<_> = CASES.iter().copied().flatten().filter(wanted).copied().collect();
+    let cases: Vec<_> = all.filter(wanted).collect();
     let over = |family: Family| {
         let sampled = move |case: &&Case| {
             family == Family::V4 || !options.sample || V6_SAMPLE.contains(&(case.group, case.name))
@@ -243,11 +245,14 @@ fn late(outcome: &Outcome, bound: Duration) -> Option<String> {
 }
 
 fn observe(env: &mut Environment, case: &Case) -> Outcome {
-    let Attack::Server(run) = case.attack else { unreachable!("of the server's cases") };
     let before = env.victim.report();
     env.bystanders.begin();
     let start = Instant::now();
-    let result = catch_unwind(AssertUnwindSafe(|| run(env)));
+    let result = catch_unwind(AssertUnwindSafe(|| match case.attack {
+        Attack::Server(run) => run(env),
+        Attack::Silently(send) => silent(env, send),
+        Attack::Worker(_) => unreachable!("of the workers' cases"),
+    }));
     let took = start.elapsed();
     thread::sleep(LEAST_TIME.saturating_sub(took).max(Duration::from_millis(20)));
     let (bystander, mut why) = env.bystanders.end();

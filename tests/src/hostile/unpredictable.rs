@@ -9,19 +9,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce::wire::mad::{Answered, CmMessage, CommIds, Mad, Rej};
+use roce::wire::mad::{Answered, CmMessage, CommIds, Mad};
 use roce_udp::{EmbeddedConfig, open};
 use verbs::{Access, CmEvent, CmId, ConnParam, QpCap, RejectReason, WaitMode};
 
 use super::{
     case::{Case, Observation},
     environment::Environment,
-    raw::RawPeer,
+    raw::{RawPeer, rej},
     resources_process::sibling,
     unpredictable_statistics::{Sample, check},
 };
 
-const GROUP: &str = "unpredictable";
 const NUMBERS: usize = 100_000;
 /// Processes one after the other on one address.
 const RESTARTS: usize = 5;
@@ -30,9 +29,8 @@ const AHEAD: usize = 64;
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 pub(super) const CASES: &[Case] = &[
-    Case::new(GROUP, "RKeys", "100000 over 5 restarts, 20000 at once", "no pattern", &[], keys),
+    Case::new("RKeys", "100000 over 5 restarts, 20000 at once", "no pattern", &[], keys),
     Case::new(
-        GROUP,
         "queue pair numbers, PSNs, communication IDs",
         "100000 REQs over 5 restarts",
         "no pattern",
@@ -166,13 +164,6 @@ fn gather(peer: &mut RawPeer, from: IpAddr, samples: &mut [Sample; 3]) -> Result
 
 /// A REJ for a REQ.
 pub(super) fn refusal(req: &Mad, comm_id: u32, reason: RejectReason) -> Mad {
-    let rej = Rej {
-        ids: CommIds { local: 0, remote: comm_id },
-        about: Answered::Req,
-        ari_len: 0,
-        reason: reason.0,
-        ari: [0; 72],
-        private_data: [0; Rej::PRIVATE],
-    };
+    let rej = rej(CommIds { local: 0, remote: comm_id }, Answered::Req, reason.0);
     Mad::new(req.tid, CmMessage::Rej(rej))
 }

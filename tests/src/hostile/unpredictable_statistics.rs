@@ -9,7 +9,7 @@ use super::case::Observation;
 const SIGMAS: f64 = 4.75;
 
 /// Numbers of one kind, in the order they were drawn.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sample {
     name: &'static str,
     bits: u32,
@@ -24,15 +24,7 @@ pub(super) struct Sample {
 
 impl Sample {
     pub(super) fn new(name: &'static str, bits: u32, unique: bool) -> Self {
-        Self {
-            name,
-            bits,
-            unique,
-            numbers: Vec::new(),
-            own: HashSet::new(),
-            repeats_in_one: 0,
-            recent: VecDeque::new(),
-        }
+        Self { name, bits, unique, ..Self::default() }
     }
 
     pub(super) fn add(&mut self, number: u32) {

@@ -92,14 +92,8 @@ impl Far {
                 answer(())
             }
             Request::Usage => answer(Usage::now()),
-            Request::Sessions => match &self.running {
-                Running::Server(server) => answer(server.stats().sessions.get()),
-                _ => Err("no server runs".into()),
-            },
-            Request::Provider => match &self.running {
-                Running::Server(server) => answer(server.provider()),
-                _ => Err("no server runs".into()),
-            },
+            Request::Sessions => answer(self.server()?.stats().sessions.get()),
+            Request::Provider => answer(self.server()?.provider()),
             Request::Pause(ms) => answer(leaks::pause(Duration::from_millis(ms))?),
             Request::Driver(request) => {
                 if !matches!(self.running, Running::End(_)) {
@@ -112,6 +106,13 @@ impl Far {
                     _ => Err("no end runs".into()),
                 }
             }
+        }
+    }
+
+    fn server(&self) -> Result<&Server, String> {
+        match &self.running {
+            Running::Server(server) => Ok(server),
+            _ => Err("no server runs".into()),
         }
     }
 

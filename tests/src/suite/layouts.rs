@@ -20,13 +20,17 @@ use drawn::{Drawn, Kind};
 use model::Model;
 
 pub(super) const CASES: &[Case] = &[
-    Case::bytes("layouts: asymmetric, random parameters", asymmetric),
-    Case::bytes("layouts: gathered, random parameters", gathered),
-    Case::bytes("layouts: packed with several thresholds, random parameters", packed),
-    Case::bytes("layouts: auto, random parameters", auto),
+    Case::bytes("layouts: asymmetric, random parameters", |env| usual(env, 0x1a_0001, &[ASYMMETRIC; 10])),
+    Case::bytes("layouts: gathered, random parameters", |env| usual(env, 0x1a_0002, &[GATHERED; 10])),
+    Case::bytes("layouts: packed with several thresholds, random parameters", |env| {
+        usual(env, 0x1a_0003, &[THRESHOLDS.map(packed_up_to); 2].concat())
+    }),
+    Case::bytes("layouts: auto, random parameters", |env| usual(env, 0x1a_0004, &[LayoutChoice::Auto; 10])),
     Case::rest("layouts: 255 parameters", most),
-    Case::rest("layouts: an accelerator that knows none gets the symmetric one", unknown),
-    Case::rest("layouts: an accelerator that takes 3 parameters", few_slots),
+    Case::rest("layouts: an accelerator that knows none gets the symmetric one", |env| {
+        with_slots(env, 0, 0x1a_0006)
+    }),
+    Case::rest("layouts: an accelerator that takes 3 parameters", |env| with_slots(env, 3, 0x1a_0007)),
     Case::rest("layouts: 40 parameters need one", too_many),
     Case::rest("layouts: built-in functions, and how they fail", blocks::built_in),
     Case::rest("layouts: one datagram of a hundred is lost", lossy),
@@ -57,22 +61,6 @@ struct LayoutServer {
 
 fn server(env: &mut Environment, settings: &ServerConfig) -> Result<LayoutServer, String> {
     Ok(LayoutServer { address: env.server_with(settings)?, slots: settings.max_slots.into() })
-}
-
-fn asymmetric(env: &mut Environment) -> Result<String, String> {
-    usual(env, 0x1a_0001, &[ASYMMETRIC; 10])
-}
-
-fn gathered(env: &mut Environment) -> Result<String, String> {
-    usual(env, 0x1a_0002, &[GATHERED; 10])
-}
-
-fn packed(env: &mut Environment) -> Result<String, String> {
-    usual(env, 0x1a_0003, &[THRESHOLDS.map(packed_up_to); 2].concat())
-}
-
-fn auto(env: &mut Environment) -> Result<String, String> {
-    usual(env, 0x1a_0004, &[LayoutChoice::Auto; 10])
 }
 
 fn usual(env: &mut Environment, seed: u64, layouts: &[LayoutChoice]) -> Result<String, String> {
@@ -277,14 +265,6 @@ fn refusal(
         Err(error @ Error::Setup(_)) => Ok(error.to_string()),
         other => Err(format!("not refused here, but: {other:?}")),
     }
-}
-
-fn unknown(env: &mut Environment) -> Result<String, String> {
-    with_slots(env, 0, 0x1a_0006)
-}
-
-fn few_slots(env: &mut Environment) -> Result<String, String> {
-    with_slots(env, 3, 0x1a_0007)
 }
 
 fn with_slots(env: &mut Environment, max_slots: u8, seed: u64) -> Result<String, String> {

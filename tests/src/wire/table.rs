@@ -10,101 +10,66 @@ use naa_measure::row::{
 /// Values by series and repeat.
 pub type Samples = BTreeMap<String, BTreeMap<u32, f64>>;
 
+type Text = &'static str;
+
 /// Two series, of which one is held against the other.
 struct Comparison {
-    measure: &'static str,
-    unit: &'static str,
-    ours: &'static str,
-    reference: &'static str,
+    measure: Text,
+    unit: Text,
+    ours: Text,
+    reference: Text,
     target: Target,
     aim: Option<Target>,
 }
 
-const fn targeted(
-    measure: &'static str,
-    unit: &'static str,
-    (ours, reference): (&'static str, &'static str),
-    target: Target,
-) -> Comparison {
-    Comparison { measure, unit, ours, reference, target, aim: None }
+const fn compared(measure: Text, unit: Text, ours: Text, reference: Text) -> Comparison {
+    Comparison { measure, unit, ours, reference, target: Report, aim: None }
 }
 
-const fn reported(
-    measure: &'static str,
-    unit: &'static str,
-    (ours, reference): (&'static str, &'static str),
-    aim: Option<Target>,
-) -> Comparison {
-    Comparison { measure, unit, ours, reference, target: Report, aim }
+const fn speed(measure: Text, ours: Text, reference: Text) -> Comparison {
+    Comparison { aim: Some(AtLeast(1.0)), ..compared(measure, "MiB/s", ours, reference) }
 }
 
-const FASTER: Option<Target> = Some(AtLeast(1.0));
-const SOONER: Option<Target> = Some(AtMost(1.0));
+const fn latency(measure: Text, ours: Text, reference: Text) -> Comparison {
+    Comparison { aim: Some(AtMost(1.0)), ..compared(measure, "us", ours, reference) }
+}
+
+impl Comparison {
+    const fn to(self, target: Target) -> Self {
+        Self { target, ..self }
+    }
+}
 
 /// All comparisons, in the order of the table. The names of the series come from dev/xtask/rxe-bench/*.sh.
 const COMPARISONS: &[Comparison] = &[
-    targeted("64-byte call, verbs/rxe, p50, vs 2 x ib_write_lat", "us", ("call", "lat"), AtMost(1.3)),
-    reported(
-        "64-byte call, verbs/rxe, fastest, vs 2 x ib_write_lat, fastest",
-        "us",
-        ("call-min", "lat-min"),
-        None,
-    ),
-    targeted("WRITE 1 MiB, verbs/rxe, vs ib_write_bw", "MiB/s", ("write", "bw"), AtLeast(0.9)),
-    targeted(
+    compared("64-byte call, verbs/rxe, p50, vs 2 x ib_write_lat", "us", "call", "lat").to(AtMost(1.3)),
+    compared("64-byte call, verbs/rxe, fastest, vs 2 x ib_write_lat, fastest", "us", "call-min", "lat-min"),
+    compared("WRITE 1 MiB, verbs/rxe, vs ib_write_bw", "MiB/s", "write", "bw").to(AtLeast(0.9)),
+    compared(
         "4 x 64 MiB registered again, verbs/rxe, vs the first time",
         "ms",
-        ("registered-again", "registered-first"),
-        AtMost(0.2),
-    ),
-    reported(
+        "registered-again",
+        "registered-first",
+    )
+    .to(AtMost(0.2)),
+    compared(
         "session with 4 x 64 MiB again, verbs/rxe to embedded, vs the first",
         "ms",
-        ("session-again", "session-first"),
-        None,
+        "session-again",
+        "session-first",
     ),
-    reported(
+    compared(
         "session with 4 x 64 MiB again, verbs/rxe to verbs/rxe, vs the first",
         "ms",
-        ("session-rxe-again", "session-rxe-first"),
-        None,
+        "session-rxe-again",
+        "session-rxe-first",
     ),
-    reported(
-        "WRITE 1 MiB, embedded, veth, vs verbs/rxe to embedded",
-        "MiB/s",
-        ("write-ee", "write-ve"),
-        FASTER,
-    ),
-    reported(
-        "WRITE 1 MiB, embedded, veth, vs embedded to verbs/rxe",
-        "MiB/s",
-        ("write-ee", "write-ev"),
-        FASTER,
-    ),
-    reported(
-        "64-byte call, p50, embedded, veth, vs verbs/rxe to embedded",
-        "us",
-        ("call-ee", "call-ve"),
-        SOONER,
-    ),
-    reported(
-        "64-byte call, p50, embedded, veth, vs embedded to verbs/rxe",
-        "us",
-        ("call-ee", "call-ev"),
-        SOONER,
-    ),
-    reported(
-        "WRITE 1 MiB, two machines, embedded, vs verbs/rxe",
-        "MiB/s",
-        ("two-write-ee", "two-write-vv"),
-        FASTER,
-    ),
-    reported(
-        "64-byte call, p50, two machines, embedded, vs verbs/rxe",
-        "us",
-        ("two-call-ee", "two-call-vv"),
-        SOONER,
-    ),
+    speed("WRITE 1 MiB, embedded, veth, vs verbs/rxe to embedded", "write-ee", "write-ve"),
+    speed("WRITE 1 MiB, embedded, veth, vs embedded to verbs/rxe", "write-ee", "write-ev"),
+    latency("64-byte call, p50, embedded, veth, vs verbs/rxe to embedded", "call-ee", "call-ve"),
+    latency("64-byte call, p50, embedded, veth, vs embedded to verbs/rxe", "call-ee", "call-ev"),
+    speed("WRITE 1 MiB, two machines, embedded, vs verbs/rxe", "two-write-ee", "two-write-vv"),
+    latency("64-byte call, p50, two machines, embedded, vs verbs/rxe", "two-call-ee", "two-call-vv"),
 ];
 
 /// Takes the samples out of what the machines wrote.

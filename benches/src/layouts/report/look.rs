@@ -59,14 +59,9 @@ pub(super) fn class(kind: Kind) -> &'static str {
     }
 }
 
-/// The letter of a layout in the cells of the map.
+/// The letter of a layout in the cells of the map: the first of its name.
 pub(super) fn letter(kind: Kind) -> char {
-    match kind {
-        Kind::Symmetric => 'S',
-        Kind::Asymmetric => 'A',
-        Kind::Gathered => 'G',
-        Kind::Packed => 'P',
-    }
+    char::from(kind.name().as_bytes()[0]).to_ascii_uppercase()
 }
 
 /// A line with its marker, and the name.

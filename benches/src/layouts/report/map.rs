@@ -1,5 +1,7 @@
 //! The best layout over count and size, as a grid of cells with the line at which packed stops being best.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::{
@@ -76,8 +78,10 @@ fn cell(contest: &Contest<'_>, x: f64, y: f64) -> (Markup, Markup) {
     };
     let gain = contest.symmetric().map_or(1.0, |symmetric| first.times_as_fast_as(symmetric));
     let strength = (gain.ln() / STRONGEST.ln()).clamp(0.0, 1.0);
-    let letters: Vec<_> =
-        distinct(winners.iter().map(|winner| winner.kind())).map(|kind| letter(kind).to_string()).collect();
+    // Packed may be there with several thresholds.
+    let mut seen = BTreeSet::new();
+    let kinds = winners.iter().map(|winner| winner.kind()).filter(|kind| seen.insert(*kind));
+    let letters: Vec<_> = kinds.map(|kind| letter(kind).to_string()).collect();
     let letters = if letters.len() > 2 { letters.concat() } else { letters.join("=") };
     let texts = html! { (text(13.0, "who", &letters)) (text(25.0, "gain", &times(gain))) };
     (rect(contest, class(first.kind()), 0.2 + 0.5 * strength, [x, y]), texts)
@@ -89,16 +93,6 @@ fn rect(contest: &Contest<'_>, class: &str, opacity: f64, [x, y]: [f64; 2]) -> M
         rect class={ "cell " (class) } x=(tenth(x + 1.0)) y=(tenth(y + 1.0)) width=(width - 2.0) height=(height - 2.0)
             rx="2" style=(format_args!("fill-opacity:{opacity:.2}")) { title { (hint(contest)) } }
     }
-}
-
-/// Packed may be there with several thresholds.
-fn distinct(kinds: impl Iterator<Item = Kind>) -> impl Iterator<Item = Kind> {
-    let mut seen: Vec<Kind> = Vec::new();
-    kinds.filter(move |kind| {
-        let is_new = !seen.contains(kind);
-        seen.push(*kind);
-        is_new
-    })
 }
 
 /// Symmetric is faster than every other layout, by more than noise.

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::{
     lines::{Axis, Dot, Line, Plot},
     look::{Look, legend},
+    text::parameters,
     view::View,
 };
 use crate::layouts::{
@@ -39,7 +40,8 @@ pub(super) fn set_up(view: &View<'_>) -> Markup {
     let plots = |of: Figure, name| {
         let mut plots = by_count(view, &sizes, Axis::Time, of);
         plots.extend(by_size(view, &counts, Axis::Time, of));
-        named(plots, name)
+        plots.iter_mut().for_each(|plot| plot.name = Some(name));
+        plots
     };
     html! {
         (legend(&looks(view)))
@@ -49,10 +51,6 @@ pub(super) fn set_up(view: &View<'_>) -> Markup {
         ))
         (figure("First call of a session", &plots(|point| point.first_us, "time of the first call")))
     }
-}
-
-fn named(plots: Vec<Plot>, name: &'static str) -> Vec<Plot> {
-    plots.into_iter().map(|plot| Plot { name: Some(name), ..plot }).collect()
 }
 
 /// Those the view has.
@@ -90,8 +88,7 @@ fn by_size(view: &View<'_>, counts: &[u16], up: Axis, of: Figure) -> Vec<Plot> {
     let sizes = view.sizes();
     let plot = |&count: &u16| {
         let along = sizes.iter().filter_map(|&size| Some((size as f64, view.at(count, size)?)));
-        let title = if count == 1 { "1 parameter".into() } else { format!("{count} parameters") };
-        drawn(title, [Axis::Bytes, up], &along.collect::<Vec<_>>(), of)
+        drawn(parameters(count), [Axis::Bytes, up], &along.collect::<Vec<_>>(), of)
     };
     counts.iter().map(plot).collect()
 }

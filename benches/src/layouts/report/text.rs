@@ -7,6 +7,10 @@ pub(crate) fn times(ratio: f64) -> String {
     if ratio >= 9.995 { format!("{ratio:.1}") } else { format!("{ratio:.2}") }
 }
 
+pub(crate) fn parameters(count: u16) -> String {
+    if count == 1 { "1 parameter".into() } else { format!("{count} parameters") }
+}
+
 /// A time in microseconds as text, in the unit that fits.
 pub(crate) fn us(us: f64) -> String {
     match us {

@@ -1,7 +1,8 @@
 //! Workloads that differ only in count and size of parameters: what a map or a plot shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use super::distinct;
 use crate::layouts::{
     fit::contest::Contest,
     point::{Direction, Sizes},
@@ -22,7 +23,8 @@ impl<'a> View<'a> {
         let mut views = BTreeMap::<_, Self>::new();
         for contest in contests {
             let of = contest.workload;
-            let order = (&of.provider, of.sizes, of.wait != "spin", &of.wait, direction_order(of.direction));
+            let is_one_way = of.direction != Direction::Both;
+            let order = (&of.provider, of.sizes, of.wait != "spin", &of.wait, is_one_way, of.direction);
             let view = views.entry(order).or_insert_with(|| Self {
                 provider: &of.provider,
                 wait: &of.wait,
@@ -79,24 +81,12 @@ impl<'a> View<'a> {
     }
 }
 
-fn direction_order(direction: Direction) -> u8 {
-    match direction {
-        Direction::Both => 0,
-        Direction::In => 1,
-        Direction::Out => 2,
-    }
-}
-
 pub(super) fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::In => "inputs",
         Direction::Out => "outputs",
         Direction::Both => "in and out",
     }
-}
-
-fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
-    values.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// By ratio; each once, in their order.

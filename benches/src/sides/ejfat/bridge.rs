@@ -103,7 +103,7 @@ fn settled(handle: &BridgeHandle) -> Snapshot {
     loop {
         let snapshot = fresh(handle);
         let is_busy =
-            snapshot.events.open > 0 || snapshot.workers.iter().any(|worker| worker.outstanding > 0);
+            snapshot.events.open > 0 || snapshot.workers.iter().any(|worker| worker.stats.outstanding > 0);
         if !is_busy || begin.elapsed() > SETTLED {
             return snapshot;
         }

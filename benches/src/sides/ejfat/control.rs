@@ -16,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 use roce_udp::free_loopback;
 use serde::{Deserialize, Serialize};
 
-use crate::{cpu, side::parse};
+use crate::{cpu, side::parse, sides::spawn};
 
 /// A receiver that gets nothing for this time has lost the rest.
 const SILENCE: Duration = Duration::from_millis(40);
@@ -166,12 +166,9 @@ pub(super) fn answer_with(
 ) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((free_loopback()?, 0))?;
     let address = listener.local_addr()?;
-    thread::Builder::new().name("control".into()).spawn(move || {
-        let answered =
-            listener.accept().map_err(Into::into).and_then(|(stream, _)| all(&stream, &mut answer));
-        if let Err(error) = answered {
-            eprintln!("naa: the end that receives events: {error:#}");
-        }
+    spawn("control", "the end that receives events", move || {
+        let (stream, _) = listener.accept()?;
+        all(&stream, &mut answer)
     })?;
     Ok(address)
 }

@@ -5,8 +5,6 @@ use std::{
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
     sync::{Arc, OnceLock},
-    thread,
-    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -21,7 +19,7 @@ use super::{
     control::{Manner, State, answer_at},
     sink::{Batch, DATAGRAM, MOST_BATCH, socket},
 };
-use crate::sides::Running;
+use crate::sides::{Running, spawn};
 
 /// Merged datagrams at once: more do not make it faster.
 const MANNER: Manner = Manner { batch: 8, spin: false };
@@ -39,16 +37,9 @@ pub(in crate::sides) fn serve(load: Load) -> anyhow::Result<(SocketAddr, Running
     // The option holds for every send: data that are longer than a datagram become several datagrams again.
     setsockopt(&out, sockopt::UdpGsoSegment, &i32::try_from(load.datagram())?)
         .context("this kernel has no UDP GSO")?;
-    thread::Builder::new().name("relay".into()).spawn(move || {
-        while to.get().is_none() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let relayed = to
-            .get()
-            .map_or(Ok(()), |&to| out.connect(to).map_err(Into::into).and_then(|()| relay(&from, &out)));
-        if let Err(error) = relayed {
-            eprintln!("naa: the relay: {error:#}");
-        }
+    spawn("relay", "the relay", move || {
+        out.connect(*to.wait())?;
+        relay(&from, &out)
     })?;
     Ok((address, Box::new(())))
 }

@@ -6,12 +6,11 @@ use std::{
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
 use ejfat::{listen::Listen, reassembly::Config};
-use ejfat_udp::{ReceivedEvent, Receiver, ReceiverConfig};
+use ejfat_udp::{Error, ReceivedEvent, Receiver, ReceiverConfig};
 use nix::{
     errno::Errno,
     sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt, sockopt},
@@ -21,7 +20,7 @@ use super::{
     BUFFER, FLOODED_MEMORY, Load, Sink,
     control::{Manner, State, answer_at},
 };
-use crate::sides::Running;
+use crate::sides::{Running, spawn};
 
 /// The longest datagram, merged or not.
 pub(super) const DATAGRAM: usize = 1 << 16;
@@ -51,7 +50,7 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
     };
     let config = ReceiverConfig { listen: vec![Listen::Port(at)], buffer: Some(BUFFER), reassembly };
     let mut receiver = Receiver::new(config)?;
-    thread::Builder::new().name("receiver".into()).spawn(move || {
+    spawn("receiver", "the receiver of events", move || -> Result<(), Error> {
         let mut events = 0;
         loop {
             let deliver = |event: ReceivedEvent<'_>| {
@@ -59,15 +58,11 @@ fn into_events(at: SocketAddr, sink: Sink, state: Arc<State>) -> anyhow::Result<
                 events += 1;
             };
             // This is how `naa ejfat recv` waits.
-            if let Err(error) = receiver.poll(Duration::from_millis(100), deliver, |_| {}) {
-                eprintln!("naa: the receiver of events: {error}");
-                return;
-            }
+            receiver.poll(Duration::from_millis(100), deliver, |_| {})?;
             state.count(events);
             state.set_open(receiver.reassembler().open_events());
         }
-    })?;
-    Ok(())
+    })
 }
 
 /// Opens a socket with GRO and the receive buffer that all sockets have.
@@ -81,22 +76,18 @@ pub(super) fn socket(at: SocketAddr) -> anyhow::Result<UdpSocket> {
 
 /// Counts what comes, and nothing else. So many bytes are an event.
 pub(super) fn into_buffer(socket: UdpSocket, event: usize, state: Arc<State>) -> anyhow::Result<()> {
-    thread::Builder::new().name("buffer".into()).spawn(move || {
+    spawn("buffer", "the buffer that events are received in", move || {
         let mut batch = Batch::new();
         let mut bytes = 0;
         loop {
             match batch.receive(&socket, state.manner()) {
                 Ok(lens) => bytes += lens.iter().sum::<usize>() as u64,
                 Err(Errno::EINTR) => {}
-                Err(error) => {
-                    eprintln!("naa: the buffer that events are received in: {error}");
-                    return;
-                }
+                Err(error) => return Err(error),
             }
             state.count(bytes / event as u64);
         }
-    })?;
-    Ok(())
+    })
 }
 
 /// Datagrams of one system call, in one buffer.

@@ -1,15 +1,15 @@
 //! The worker of a bridge, which counts what it is given and gives it back.
 
-use std::{fs, hint::black_box, net::SocketAddr, sync::Arc, thread};
+use std::{fs, hint::black_box, net::SocketAddr, sync::Arc};
 
-use naa_events::{BridgeAddress, Config, Geometry, Worker};
+use naa_events::{BridgeAddress, Config, Error, Geometry, Worker};
 use roce_udp::free_loopback;
 
 use super::{
     BridgeDelivery, Load, bridge,
     control::{State, answer_at},
 };
-use crate::sides::Running;
+use crate::sides::{Running, spawn};
 
 /// Bytes of a ring: 64 of the large events.
 const RING: usize = 64 << 20;
@@ -35,17 +35,12 @@ pub(in crate::sides) fn serve(
         // Both ends are killed: nobody else would take it away.
         fs::remove_file(path)?;
     }
-    thread::Builder::new().name("worker".into()).spawn(move || {
+    spawn("worker", "the worker", move || -> Result<(), Error> {
         for events in 1.. {
-            match worker.next() {
-                Ok(event) => drop(black_box(event)),
-                Err(error) => {
-                    eprintln!("naa: the worker: {error}");
-                    return;
-                }
-            }
+            drop(black_box(worker.next()?));
             state.count(events);
         }
+        Ok(())
     })?;
     Ok((address, Box::new(())))
 }

@@ -11,7 +11,7 @@ use super::{
     control::{State, answer_at},
     sink::TIMEOUT,
 };
-use crate::sides::Running;
+use crate::sides::{Running, spawn};
 
 /// The TCP port of the pushing end, which has an address of its own.
 const PORT: u16 = 4792;
@@ -60,16 +60,14 @@ pub(in crate::sides) fn serve_pull(far: SocketAddr) -> anyhow::Result<(SocketAdd
     let address = answer_at(state.clone(), |_| Ok(()))?;
     let pull = socket(SocketType::PULL)?;
     pull.connect(&at(far))?;
-    thread::Builder::new().name("pull".into()).spawn(move || {
+    spawn("pull", "ZeroMQ does not pull", move || -> zmq::Result<()> {
         let mut message = Message::new();
         for events in 1.. {
-            if let Err(error) = pull.recv(&mut message, 0) {
-                eprintln!("naa: ZeroMQ does not pull: {error}");
-                return;
-            }
+            pull.recv(&mut message, 0)?;
             black_box(&*message);
             state.count(events);
         }
+        Ok(())
     })?;
     Ok((address, Box::new(())))
 }

@@ -18,7 +18,7 @@ use crate::{
         point::{Direction, Workload},
         sizes::sizes,
     },
-    sides::Wait,
+    sides::{Wait, call::times},
 };
 
 /// A repeat has no more.
@@ -92,13 +92,8 @@ impl Caller {
 
     /// Nanoseconds of each call.
     pub(super) fn run(&mut self, calls: u32) -> anyhow::Result<Vec<u64>> {
-        let mut times = Vec::with_capacity(calls as usize);
-        for _ in 0..calls {
-            let start = Instant::now();
-            self.session.call(builtin::NOTHING).with_context(|| format!("layout {}", self.choice))?;
-            times.push(start.elapsed().as_nanos() as u64);
-        }
-        Ok(times)
+        let Self { session, choice, .. } = self;
+        times(calls, || session.call(builtin::NOTHING).with_context(|| format!("layout {choice}")))
     }
 
     /// Sends bytes that were not sent before, and looks at those that come back.

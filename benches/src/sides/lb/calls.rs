@@ -1,33 +1,19 @@
 //! Calls to a control plane.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::net::{IpAddr, SocketAddr};
 
-use anyhow::Context as _;
 use proto::loadbalancer::{
     DeregisterRequest, RegisterReply, RegisterRequest, ReserveLoadBalancerReply, ReserveLoadBalancerRequest,
     SendStateRequest, load_balancer_client::LoadBalancerClient,
 };
-use tonic::{
-    Request,
-    metadata::AsciiMetadataValue,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Request, metadata::AsciiMetadataValue, transport::Channel};
+
+use crate::sides::grpc;
 
 pub(super) type Client = LoadBalancerClient<Channel>;
 
-/// Connects to a gRPC server, and tries again for two seconds, because the server may not listen yet.
 pub(super) async fn connect(to: SocketAddr) -> anyhow::Result<Client> {
-    let endpoint = Endpoint::from_shared(format!("http://{to}"))?.tcp_nodelay(true);
-    for _ in 0..200 {
-        if let Ok(channel) = endpoint.connect().await {
-            return Ok(LoadBalancerClient::new(channel));
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    Ok(LoadBalancerClient::new(endpoint.connect().await.context("cannot connect to the gRPC server")?))
+    Ok(LoadBalancerClient::new(grpc::connect(to).await?))
 }
 
 /// The value of the `authorization` header for a token.

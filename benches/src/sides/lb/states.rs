@@ -5,19 +5,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use proto::loadbalancer::SendStateRequest;
-use tokio::{
-    runtime::{Builder, Runtime},
-    task::JoinSet,
-};
+use tokio::{runtime::Runtime, task::JoinSet};
 use tonic::metadata::AsciiMetadataValue;
 
 use super::{
     Server, TOKEN,
     calls::{self, Client},
 };
-use crate::side::{Effort, Measure, Work};
+use crate::{
+    side::{Effort, Measure, Work},
+    sides::grpc,
+};
 
 /// A connection, the token of its worker, and the state that it sends again and again.
 #[derive(Clone)]
@@ -34,7 +33,7 @@ pub(in crate::sides) struct Clients {
 
 impl Clients {
     pub(in crate::sides) fn connect(server: Server, clients: u32, to: SocketAddr) -> anyhow::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+        let runtime = grpc::runtime()?;
         let senders = runtime.block_on(async {
             let admin = calls::bearer(TOKEN)?;
             let mut first = calls::connect(to).await?;

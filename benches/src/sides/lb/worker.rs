@@ -12,14 +12,17 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use ejfat_udp::{Sender, SenderConfig, SyncSender};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tonic::metadata::AsciiMetadataValue;
 
 use super::{
     DATA_PORT, SYNC_PORT, TOKEN, What,
     calls::{self, Client},
 };
-use crate::side::{Effort, Measure, Work};
+use crate::{
+    side::{Effort, Measure, Work},
+    sides::grpc,
+};
 
 /// The time between two events. A new worker, whose share begins at a sixteenth, gets an event every few milliseconds, which is
 /// how exactly times are measured here.
@@ -61,7 +64,7 @@ struct Worker {
 
 impl Times {
     pub(in crate::sides) fn connect(what: What, to: SocketAddr) -> anyhow::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build().context("cannot start tokio")?;
+        let runtime = grpc::runtime()?;
         let admin = calls::bearer(TOKEN)?;
         let (client, lb, stays) = runtime.block_on(async {
             let mut client = calls::connect(to).await?;

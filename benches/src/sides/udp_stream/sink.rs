@@ -4,7 +4,6 @@ use std::{
     io::{self, IoSliceMut},
     net::{SocketAddr, UdpSocket},
     os::fd::AsRawFd,
-    thread,
 };
 
 use nix::{
@@ -14,17 +13,13 @@ use nix::{
 use roce_udp::free_loopback;
 
 use super::{Ack, BATCH, CONTROL, Packets, Start, is_nothing, socket};
-use crate::sides::Running;
+use crate::sides::{Running, spawn};
 
 pub(in crate::sides) fn serve(packets: Packets) -> anyhow::Result<(SocketAddr, Running)> {
     let socket = socket((free_loopback()?, 0).into())?;
     setsockopt(&socket, sockopt::UdpGroSegment, &packets.offload)?;
     let address = socket.local_addr()?;
-    thread::Builder::new().name("sink".into()).spawn(move || {
-        if let Err(error) = listen(&socket, packets) {
-            eprintln!("naa: the end that is sent to by UDP: {error:#}");
-        }
-    })?;
+    spawn("sink", "the end that is sent to by UDP", move || listen(&socket, packets))?;
     Ok((address, Box::new(())))
 }
 

@@ -15,7 +15,7 @@ use super::{Ack, BATCH, CONTROL, Packets, Start, TIME_LIMIT, WAITS, Wait, is_not
 use crate::{
     side::{Effort, Measure, Work},
     sides::{
-        fill::{Fill, goodput},
+        fill::{START, fill, goodput},
         write::MESSAGE,
     },
 };
@@ -32,7 +32,8 @@ struct SourceConfig {
     /// The window in bytes.
     window: u64,
     wait: Wait,
-    fill: Fill,
+    /// Messages of a repeat.
+    amount: u64,
 }
 
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Source {
         let together = packets.together() * packets.datagram();
         let data = vec![0x5a; MESSAGE.next_multiple_of(together)];
         let headers = MultiHeaders::preallocate(BATCH, None);
-        let config = SourceConfig { window: WINDOWS[0], wait: Wait::Block, fill: Fill::new() };
+        let config = SourceConfig { window: WINDOWS[0], wait: Wait::Block, amount: START };
         Ok(Self { packets, socket, data, headers, config, run: 0 })
     }
 
@@ -186,12 +187,11 @@ impl Measure for Source {
         let mut best: Option<(f64, SourceConfig)> = None;
         for wait in WAITS {
             for window in WINDOWS {
-                let mut fill = Fill::new();
-                self.config = SourceConfig { window, wait, fill };
-                let rate = fill.warm_up(effort, |messages| self.send_all(messages))?;
+                self.config = SourceConfig { window, wait, amount: START };
+                let (amount, rate) = fill(effort, |messages| self.send_all(messages))?;
                 // A window that lost packets has become another one.
                 if self.config.window == window && best.as_ref().is_none_or(|(most, _)| rate > *most) {
-                    best = Some((rate, SourceConfig { window, wait, fill }));
+                    best = Some((rate, SourceConfig { window, wait, amount }));
                 }
             }
         }
@@ -207,11 +207,10 @@ impl Measure for Source {
 
     fn run(&mut self, _: &Effort) -> anyhow::Result<Work> {
         let config = self.config;
-        let time = self.send_all(config.fill.amount)?;
+        let time = self.send_all(config.amount)?;
         // A run that lost packets must not slow down the following ones.
         self.config = config;
-        let messages = config.fill.amount;
-        let bytes = self.packets_of(messages) * self.packets.mtu as u64;
+        let bytes = self.packets_of(config.amount) * self.packets.mtu as u64;
         ensure!(bytes > 0, "nothing was sent");
         Ok(goodput(bytes, time))
     }

@@ -6,6 +6,7 @@
 use std::{
     alloc::handle_alloc_error,
     collections::BTreeSet,
+    ffi::CStr,
     ptr::NonNull,
     sync::{
         Mutex, PoisonError,
@@ -16,6 +17,7 @@ use std::{
 use super::{
     array::CArray,
     layout::{CommContext, MainContext, MrInternal, MrLocal, MrPeer, NextContext},
+    numbered::numbered,
 };
 
 /// The header that the program was compiled with.
@@ -25,57 +27,20 @@ pub(crate) enum HeaderVersion {
     Next,
 }
 
-/// `naaice_communication_state`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
-    Init = 0,
-    Ready = 1,
-    Connected = 2,
-    MrspSending = 10,
-    MrspReceiving = 11,
-    MrspDone = 12,
-    DataSending = 20,
-    Calculating = 21,
-    DataReceiving = 22,
-    Finished = 30,
-    Error = 40,
-}
-
-impl State {
-    const ALL: [Self; 11] = [
-        Self::Init,
-        Self::Ready,
-        Self::Connected,
-        Self::MrspSending,
-        Self::MrspReceiving,
-        Self::MrspDone,
-        Self::DataSending,
-        Self::Calculating,
-        Self::DataReceiving,
-        Self::Finished,
-        Self::Error,
-    ];
-
-    /// `None` for a number that is no state, or one that NAAICE defines and never sets.
-    pub(crate) fn from_number(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().find(|&state| state as i32 == number)
-    }
-
-    pub(crate) fn name(self) -> &'static std::ffi::CStr {
-        match self {
-            Self::Init => c"INIT",
-            Self::Ready => c"READY",
-            Self::Connected => c"CONNECTED",
-            Self::MrspSending => c"MRSP_SENDING",
-            Self::MrspReceiving => c"MRSP_RECEIVING",
-            Self::MrspDone => c"MRSP_DONE",
-            Self::DataSending => c"DATA_SENDING",
-            Self::Calculating => c"CALCULATING",
-            Self::DataReceiving => c"DATA_RECEIVING",
-            Self::Finished => c"FINISHED",
-            Self::Error => c"ERROR",
-        }
-    }
+numbered! {
+    /// `naaice_communication_state`.
+    State, i32, name() -> &'static CStr;
+    Init = 0: c"INIT",
+    Ready = 1: c"READY",
+    Connected = 2: c"CONNECTED",
+    MrspSending = 10: c"MRSP_SENDING",
+    MrspReceiving = 11: c"MRSP_RECEIVING",
+    MrspDone = 12: c"MRSP_DONE",
+    DataSending = 20: c"DATA_SENDING",
+    Calculating = 21: c"CALCULATING",
+    DataReceiving = 22: c"DATA_RECEIVING",
+    Finished = 30: c"FINISHED",
+    Error = 40: c"ERROR",
 }
 
 /// NAAICE's DEFAULT_TIMEOUT, in seconds.

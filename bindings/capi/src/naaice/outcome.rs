@@ -17,15 +17,17 @@ thread_local! {
 
 /// 0, or -1 with the reason as the thread's last error and, unless `ulog_output_level_set_all` says otherwise, on
 /// standard error.
+pub(crate) fn outcome<E: Display>(name: &'static str, f: impl FnOnce() -> Result<(), E>) -> c_int {
+    let failed = |error: &String| {
+        report(error);
+        -1
+    };
+    boundary::guarded(failed, -1, || f().map(|()| 0).map_err(|error| format!("{name}: {error}")))
+}
+
+/// The same, for NAAICE's functions.
 pub(crate) fn number(name: &'static str, f: impl FnOnce() -> Result<(), Error>) -> c_int {
-    boundary::guarded(
-        |error: &Named| {
-            report(error);
-            -1
-        },
-        -1,
-        || f().map(|()| 0).map_err(|error| Named { name, error }),
-    )
+    outcome(name, f)
 }
 
 /// The same, on the context of a host.
@@ -37,17 +39,9 @@ pub(crate) fn on_host(
     number(name, || registry::with(context, f))
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{name}: {error}")]
-struct Named {
-    name: &'static str,
-    error: Error,
-}
-
 /// On standard error, unless it was the last that this thread printed.
-pub(crate) fn report(error: &dyn Display) {
-    let text = error.to_string();
-    let is_new = PRINTED.try_with(|printed| printed.replace(text.clone()) != text);
+fn report(text: &str) {
+    let is_new = PRINTED.try_with(|printed| printed.replace(text.to_owned()) != text);
     if is_new.unwrap_or(false) && ulog::is_on(ulog::ERROR) {
         // A program that closed its standard error does not get the line.
         let _ = writeln!(io::stderr(), "naa: {text}");

@@ -9,6 +9,7 @@ use mrsp::builtin::{
 use naa_host::FunctionCode;
 
 use super::{
+    call::function_code,
     naa_result,
     result::{Problem, guarded},
 };
@@ -80,9 +81,7 @@ fn counts(function: FunctionCode) -> Option<RangeInclusive<usize>> {
 }
 
 fn encode(function: i32, values: &[i64]) -> Result<[u8; BLOCK_BYTES], Problem> {
-    let code = u8::try_from(function).ok().and_then(FunctionCode::new);
-    let function =
-        code.ok_or_else(|| Problem::argument(format!("{function} is no function code; they are 1 to 127")))?;
+    let function = function_code(function)?;
     if let Some(counts) = counts(function).filter(|counts| !counts.contains(&values.len())) {
         let (given, wanted) = (values.len(), counts.end());
         return Err(Problem::argument(format!(

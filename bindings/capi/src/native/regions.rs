@@ -102,7 +102,7 @@ fn memory(region: &naa_region, usage: Use, bad: impl Fn(&str) -> Problem) -> Res
     let size = usize::try_from(region.size).map_err(|_| bad("size is too large"))?;
     if size == 0 {
         // The memory has no bytes, but an address of its own.
-        return Ok(verbs_memory_of_nothing()?);
+        return Ok(region::alloc(0).map_err(Error::Memory)?);
     }
     mapped::check(region.addr.addr(), size, usage).map_err(|problem| bad(&problem))?;
     if let Some(part) = buffer::part(region.addr.addr(), size) {
@@ -111,8 +111,4 @@ fn memory(region: &naa_region, usage: Use, bad: impl Fn(&str) -> Problem) -> Res
     // SAFETY: mapped (checked as far as it can be) and kept by the program until the session is closed; nobody has
     // references to it (contract of `naa_session_connect`).
     Ok(unsafe { Memory::from_raw_parts(region.addr.cast(), size, Arc::new(())) })
-}
-
-fn verbs_memory_of_nothing() -> Result<Memory, Error> {
-    region::alloc(0).map_err(Error::Memory)
 }

@@ -212,11 +212,14 @@ fn serve(ctx: *mut c_void, id: u8) {
     }
     // SAFETY: while a slot is used the program keeps its context.
     let worker = unsafe { listener.program.worker(id) };
-    if steps::do_mrsp(worker).is_ok() {
-        while let Ok(true) = steps::receive_data_transfer(worker) {
+    if steps::with(worker, ThreadContext::do_mrsp).is_ok() {
+        while let Ok(true) = steps::with(worker, ThreadContext::receive_data_transfer) {
             let Ok(error) = steps::call_kernel(worker, listener.hook) else { break };
-            let Ok(true) = steps::do_data_transfer(worker, error) else { break };
+            let Ok(true) = steps::with(worker, |worker| worker.do_data_transfer(error)) else { break };
         }
     }
-    let _ = steps::disconnect_and_cleanup(worker);
+    let _ = steps::with(worker, |worker| {
+        worker.clean_up();
+        Ok(())
+    });
 }

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::{c_int, c_void},
-    fmt::Display,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -13,16 +12,18 @@ use super::{
     hook::{self, Hook, Match, Rpc},
     listener::{CannotServe, ListenerHandle, SwnaaListener},
     program::ProgramContext,
-    rdma::{IbvWc, RdmaCmEventHead},
+    rdma::IbvWc,
     session::Mailbox,
     steps,
 };
 use crate::{
     boundary,
     naaice::{
+        cm_event::{self, RdmaCmEvent},
         context::{HeaderVersion, State},
+        host::RdmaCmEventType as Event,
         layout::CommContext,
-        outcome::report,
+        outcome::outcome,
         registry::{self, Misuse},
     },
 };
@@ -49,23 +50,6 @@ enum ServerError {
     Failed(#[from] StepError),
     #[error("{0}")]
     Argument(&'static str),
-}
-
-/// Why which function failed.
-#[derive(Debug, thiserror::Error)]
-#[error("naaice_swnaa_{name}: {error}")]
-struct Named<E> {
-    name: &'static str,
-    error: E,
-}
-
-/// 0, or -1 with the reason for the thread and on standard error.
-fn outcome<E: Display>(name: &'static str, f: impl FnOnce() -> Result<(), E>) -> c_int {
-    let failed = |error: &Named<E>| {
-        report(error);
-        -1
-    };
-    boundary::guarded(failed, -1, || f().map(|()| 0).map_err(|error| Named { name, error }))
 }
 
 fn listener_of(ctx: *mut c_void) -> Result<Arc<SwnaaListener>, Misuse> {
@@ -119,7 +103,7 @@ unsafe fn init(
 pub(crate) unsafe extern "C" fn naaice_swnaa_init_master(ctx: *mut *mut c_void, local_cm_port: u16) -> c_int {
     let hook = hook::linked().map(Hook::Match);
     // SAFETY: the caller's contract.
-    outcome("init_master", || unsafe {
+    outcome("naaice_swnaa_init_master", || unsafe {
         init(ctx, local_cm_port, DEFAULT_CONNECTIONS, (HeaderVersion::Main, hook))
     })
 }
@@ -135,7 +119,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_init_master_sized(
 ) -> c_int {
     let hook = matching.or_else(hook::linked).map(Hook::Match);
     // SAFETY: the caller's contract.
-    outcome("init_master_sized", || unsafe {
+    outcome("naaice_swnaa_init_master_sized", || unsafe {
         init(ctx, local_cm_port, max_connections, (HeaderVersion::Main, hook))
     })
 }
@@ -151,7 +135,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_init_master_next(
 ) -> c_int {
     let hook = rpc_func.map(Hook::Rpc);
     // SAFETY: the caller's contract.
-    outcome("init_master_next", || unsafe {
+    outcome("naaice_swnaa_init_master_next", || unsafe {
         init(ctx, local_cm_port, max_connections, (HeaderVersion::Next, hook))
     })
 }
@@ -163,7 +147,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_shutdown_master(
     ctx: *mut *mut c_void,
     timeout_ms: c_int,
 ) -> c_int {
-    outcome("shutdown_master", || {
+    outcome("naaice_swnaa_shutdown_master", || {
         // SAFETY: the caller's contract.
         let Some(ctx) = (unsafe { boundary::exclusive(ctx) }) else {
             return Err(ServerError::Argument("the place of the context is NULL or unaligned"));
@@ -193,7 +177,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_set_worker(
     ctx: *mut c_void,
     procedure: Option<Procedure>,
 ) -> c_int {
-    outcome("set_worker", || {
+    outcome("naaice_swnaa_set_worker", || {
         listener_of(ctx)?.set_procedure(procedure.unwrap_or(connection_thread::worker_procedure));
         Ok::<_, ServerError>(())
     })
@@ -203,7 +187,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_set_worker(
 /// `ctx` is NULL or leads to any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_init_worker(ctx: *mut *mut c_void, worker_id: u8) -> c_int {
-    outcome("init_worker", || {
+    outcome("naaice_swnaa_init_worker", || {
         // SAFETY: the caller's contract.
         let Some(ctx) = (unsafe { boundary::reference(ctx) }) else {
             return Err(ServerError::Argument("the place of the context is NULL or unaligned"));
@@ -219,7 +203,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_init_worker(ctx: *mut *mut c_void, 
 pub(crate) unsafe extern "C" fn naaice_swnaa_init_communication_context(
     comm_ctx: *mut *mut CommContext,
 ) -> c_int {
-    outcome("init_communication_context", || {
+    outcome("naaice_swnaa_init_communication_context", || {
         // SAFETY: the caller's contract.
         let Some(place) = (unsafe { boundary::exclusive(comm_ctx) }) else {
             return Err(ServerError::Argument("the place for the context is NULL or unaligned"));
@@ -249,7 +233,7 @@ fn handle_request(
 /// `ctx` is any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_poll_and_handle_connection_event(ctx: *mut c_void) -> c_int {
-    outcome("poll_and_handle_connection_event", || {
+    outcome("naaice_swnaa_poll_and_handle_connection_event", || {
         handle_request(&listener_of(ctx)?, POLLING_TIMEOUT).map(drop)
     })
 }
@@ -258,7 +242,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_poll_and_handle_connection_event(ct
 /// `ctx` is any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_setup_connection(ctx: *mut c_void) -> c_int {
-    outcome("setup_connection", || {
+    outcome("naaice_swnaa_setup_connection", || {
         let listener = listener_of(ctx)?;
         // SAFETY: the program calls with its context, so it lives.
         let timeout = unsafe { listener.program.timeout() };
@@ -282,9 +266,9 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_setup_connection(ctx: *mut c_void) 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_requests(
     ctx: *mut c_void,
-    _ev: *mut RdmaCmEventHead,
+    _ev: *mut RdmaCmEvent,
 ) -> c_int {
-    outcome("handle_connection_requests", || {
+    outcome("naaice_swnaa_handle_connection_requests", || {
         let handled = handle_request(&listener_of(ctx)?, Duration::ZERO)?;
         handled.map(drop).ok_or(ServerError::Argument("no host asks for a connection that can be had"))
     })
@@ -295,9 +279,11 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_requests(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_established(
     comm_ctx: *mut CommContext,
-    _ev: *mut RdmaCmEventHead,
+    _ev: *mut RdmaCmEvent,
 ) -> c_int {
-    outcome("handle_connection_established", || steps::with(comm_ctx, ThreadContext::established))
+    outcome("naaice_swnaa_handle_connection_established", || {
+        steps::with(comm_ctx, ThreadContext::established)
+    })
 }
 
 /// # Safety
@@ -305,45 +291,50 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_connection_established(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_handle_error(
     comm_ctx: *mut CommContext,
-    ev: *mut RdmaCmEventHead,
+    ev: *mut RdmaCmEvent,
 ) -> c_int {
-    outcome("handle_error", || {
+    outcome("naaice_swnaa_handle_error", || {
         // SAFETY: the caller's contract.
-        let Some(event) = (unsafe { boundary::reference(ev) }) else {
-            return Err(StepError::Argument("the event is NULL or unaligned"));
-        };
-        steps::with(comm_ctx, |worker| {
-            if event.is_error() {
-                worker.end(State::Error);
-                return Err(StepError::Argument("the event says that the connection failed"));
-            }
-            if event.is_disconnect() {
+        let event = unsafe { cm_event::read(ev) };
+        let event = event.map_err(|_| StepError::Argument("the event is NULL or unaligned"))?;
+        steps::with(comm_ctx, |worker| match event {
+            Some(Event::Disconnected) => {
                 worker.end(State::Finished);
+                Ok(())
             }
-            Ok(())
+            None | Some(Event::AddrResolved | Event::RouteResolved | Event::Established) => Ok(()),
+            Some(_) => {
+                worker.end(State::Error);
+                Err(StepError::Argument("the event says that the connection failed"))
+            }
         })
     })
 }
 
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_init_mrsp(comm_ctx: *mut CommContext) -> c_int {
-    outcome("init_mrsp", || steps::with(comm_ctx, ThreadContext::init_mrsp))
+/// Functions that take a worker's context only.
+macro_rules! on_worker {
+    ($($name:ident: $step:expr;)*) => {$(
+        /// # Safety
+        /// `comm_ctx` is any pointer.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(comm_ctx: *mut CommContext) -> c_int {
+            outcome(stringify!($name), || steps::with(comm_ctx, $step))
+        }
+    )*};
 }
 
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_do_mrsp(comm_ctx: *mut CommContext) -> c_int {
-    outcome("do_mrsp", || steps::do_mrsp(comm_ctx))
-}
-
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_post_recv_mrsp(comm_ctx: *mut CommContext) -> c_int {
-    outcome("post_recv_mrsp", || steps::with(comm_ctx, ThreadContext::has_receive))
+on_worker! {
+    naaice_swnaa_init_mrsp: ThreadContext::init_mrsp;
+    naaice_swnaa_do_mrsp: ThreadContext::do_mrsp;
+    naaice_swnaa_post_recv_mrsp: ThreadContext::has_receive;
+    naaice_swnaa_handle_mr_announce_and_request: ThreadContext::announced;
+    naaice_swnaa_post_recv_data: ThreadContext::expect_call;
+    naaice_swnaa_receive_data_transfer: |worker| worker.receive_data_transfer().map(drop);
+    naaice_swnaa_poll_cq_nonblocking: |worker| worker.poll(POLL_LIMIT).map(drop);
+    naaice_swnaa_disconnect_and_cleanup: |worker| {
+        worker.clean_up();
+        Ok(())
+    };
 }
 
 /// # Safety
@@ -353,7 +344,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_work_completion(
     wc: *mut IbvWc,
     comm_ctx: *mut CommContext,
 ) -> c_int {
-    outcome("handle_work_completion", || {
+    outcome("naaice_swnaa_handle_work_completion", || {
         // SAFETY: the caller's contract.
         let Some(wc) = (unsafe { boundary::reference(wc) }) else {
             return Err(StepError::Argument("the completion is NULL or unaligned"));
@@ -367,15 +358,6 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_handle_work_completion(
 /// # Safety
 /// `comm_ctx` is any pointer.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_handle_mr_announce_and_request(
-    comm_ctx: *mut CommContext,
-) -> c_int {
-    outcome("handle_mr_announce_and_request", || steps::with(comm_ctx, ThreadContext::announced))
-}
-
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_send_message(
     comm_ctx: *mut CommContext,
     message_type: c_int,
@@ -383,7 +365,7 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_send_message(
 ) -> c_int {
     const MSG_MR_ERR: c_int = 0;
     const MSG_MR_A: c_int = 2;
-    outcome("send_message", || {
+    outcome("naaice_swnaa_send_message", || {
         steps::with(comm_ctx, |worker| match message_type {
             MSG_MR_ERR => worker.give_up(errorcode),
             MSG_MR_A => worker.announced(),
@@ -395,44 +377,18 @@ pub(crate) unsafe extern "C" fn naaice_swnaa_send_message(
 /// # Safety
 /// `comm_ctx` is any pointer.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_post_recv_data(comm_ctx: *mut CommContext) -> c_int {
-    outcome("post_recv_data", || steps::with(comm_ctx, ThreadContext::expect_call))
-}
-
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_receive_data_transfer(comm_ctx: *mut CommContext) -> c_int {
-    outcome("receive_data_transfer", || steps::receive_data_transfer(comm_ctx).map(drop))
-}
-
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_do_data_transfer(
     comm_ctx: *mut CommContext,
     errorcode: u8,
 ) -> c_int {
-    outcome("do_data_transfer", || steps::do_data_transfer(comm_ctx, errorcode).map(drop))
+    outcome("naaice_swnaa_do_data_transfer", || {
+        steps::with(comm_ctx, |worker| worker.do_data_transfer(errorcode)).map(drop)
+    })
 }
 
 /// # Safety
 /// `comm_ctx` is any pointer.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn naaice_swnaa_write_data(comm_ctx: *mut CommContext, errorcode: u8) -> c_int {
-    outcome("write_data", || steps::with(comm_ctx, |worker| worker.write_data(errorcode)))
-}
-
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_poll_cq_nonblocking(comm_ctx: *mut CommContext) -> c_int {
-    outcome("poll_cq_nonblocking", || steps::with(comm_ctx, |worker| worker.poll(POLL_LIMIT)).map(drop))
-}
-
-/// # Safety
-/// `comm_ctx` is any pointer.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn naaice_swnaa_disconnect_and_cleanup(comm_ctx: *mut CommContext) -> c_int {
-    outcome("disconnect_and_cleanup", || steps::disconnect_and_cleanup(comm_ctx))
+    outcome("naaice_swnaa_write_data", || steps::with(comm_ctx, |worker| worker.write_data(errorcode)))
 }

@@ -2,27 +2,6 @@
 
 use verbs::{QpNum, Wc, WcOpcode, WcStatus};
 
-/// The head of `struct rdma_cm_event`.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct RdmaCmEventHead {
-    id: *mut std::ffi::c_void,
-    listen_id: *mut std::ffi::c_void,
-    event: u32,
-}
-
-impl RdmaCmEventHead {
-    /// ADDR_ERROR, ROUTE_ERROR, CONNECT_ERROR, UNREACHABLE, REJECTED, DEVICE_REMOVAL.
-    pub(crate) fn is_error(&self) -> bool {
-        matches!(self.event, 1 | 3 | 6 | 7 | 8 | 11)
-    }
-
-    /// DISCONNECTED.
-    pub(crate) fn is_disconnect(&self) -> bool {
-        self.event == 10
-    }
-}
-
 /// The head of `struct ibv_wc`.
 #[repr(C)]
 #[derive(Debug)]

@@ -35,12 +35,7 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     pub(crate) fn new(cq: &Cq) -> Self {
         let on = WaitOn { cq: Some(cq.id()), channel: None };
-        Self {
-            on,
-            established: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-        }
+        Self { on, established: false.into(), gone: false.into(), stopped: false.into() }
     }
 
     pub(crate) fn establish(&self) {

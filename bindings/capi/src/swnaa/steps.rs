@@ -15,27 +15,6 @@ pub(crate) fn with<T>(
     registry::with(worker, act)
 }
 
-pub(crate) fn do_mrsp(worker: *mut CommContext) -> Result<(), StepError> {
-    with(worker, ThreadContext::do_mrsp)
-}
-
-/// False if the host left instead of calling.
-pub(crate) fn receive_data_transfer(worker: *mut CommContext) -> Result<bool, StepError> {
-    with(worker, ThreadContext::receive_data_transfer)
-}
-
-/// False if the host left; it may have had the answer.
-pub(crate) fn do_data_transfer(worker: *mut CommContext, error: u8) -> Result<bool, StepError> {
-    with(worker, |worker| worker.do_data_transfer(error))
-}
-
-pub(crate) fn disconnect_and_cleanup(worker: *mut CommContext) -> Result<(), StepError> {
-    with(worker, |worker| {
-        worker.clean_up();
-        Ok(())
-    })
-}
-
 /// Calls the program's kernel for the call that arrived; what the host is told beside the results, 0 for nothing.
 pub(crate) fn call_kernel(worker: *mut CommContext, hook: Hook) -> Result<u8, StepError> {
     let fncode = with(worker, |worker| Ok(worker.public.fncode()))?;
@@ -53,9 +32,7 @@ pub(crate) fn call_kernel(worker: *mut CommContext, hook: Hook) -> Result<u8, St
             let mut kernel = None;
             // SAFETY: the program's function, which fills in a function or leaves null.
             unsafe { matching(fncode, &raw mut kernel) };
-            let Some(kernel) = kernel else {
-                return Ok(unknown);
-            };
+            let Some(kernel) = kernel else { return Ok(unknown) };
             // SAFETY: as above.
             unsafe { kernel(worker) };
             Ok(0)

@@ -65,7 +65,7 @@ impl Program {
     /// Runs it with the embedded provider; it must succeed and say "ok".
     pub fn run(&self, arguments: &[impl AsRef<OsStr>], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new(&self.0);
-        command.args(arguments).env("NAA_PROVIDER", "embedded").envs(environment.iter().copied());
+        command.args(arguments).env("NAA_PROVIDER", "embedded");
         command.env_remove("NAA_LOCAL_IP").stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(environment.iter().copied());
         let mut child = command.spawn().unwrap();

@@ -17,6 +17,10 @@ use naa_server::{Config, ProviderChoice, Server, functions};
 #[path = "../../../../tests/src/capi/own.rs"]
 mod own;
 
+mod library;
+
+pub use library::Library;
+
 /// Programs are ended after this.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -72,27 +76,6 @@ impl Drop for AcceleratorProcess {
     }
 }
 
-/// Which file a program is linked with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Library {
-    Shared,
-    Static,
-}
-
-/// Where the library is that this test was built with.
-fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
-}
-
-/// A folder with the library under the name that programs look for when they start.
-fn loadable() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("native-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    // Another test of this process may have made it.
-    let _ = std::os::unix::fs::symlink(libraries().join("libnaa_c.so"), folder.join("libnaa.so.0"));
-    folder
-}
-
 /// A program in C, built.
 #[derive(Debug)]
 pub struct Program(PathBuf);
@@ -110,18 +93,20 @@ impl Program {
         command.args(["-O1", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"]);
         command.arg("-I").arg(here.join("include")).arg(here.join(source)).arg("-o").arg(&program);
         command.args(if is_cpp { &["-x", "none"][..] } else { &[] });
-        match library {
-            Library::Shared => {
-                command.arg("-L").arg(libraries()).args(["-lnaa_c", "-lm"]);
-                command.arg(format!("-Wl,-rpath,{}", loadable().display()));
-            }
-            Library::Static => {
-                command.arg(libraries().join("libnaa_c.a")).args(["-ldl", "-lm"]);
-            }
-        }
-        let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}; apt install gcc g++"));
+        library.link(&mut command);
+        let output =
+            command.arg("-lm").output().unwrap_or_else(|e| panic!("{command:?}: {e}; apt install gcc g++"));
         assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
         Self(program)
+    }
+
+    /// The program with the source `text` as C11, with the shared library.
+    pub fn of(name: &str, text: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.c", std::process::id()));
+        fs::write(&path, text).unwrap();
+        let program = Self::build(path.to_str().unwrap(), "c11", Library::Shared);
+        fs::remove_file(path).unwrap();
+        program
     }
 
     /// A program of `tests/c` as C11, with the shared library.

@@ -12,31 +12,15 @@ use std::{
 
 use naa_host::{Device, Param, Session, SessionConfig};
 
-pub const PORT: u16 = 12_345;
+#[path = "../native_support/library.rs"]
+mod library;
 
-/// Which file the program is linked with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Library {
-    Shared,
-    Static,
-}
+pub use library::Library;
+
+pub const PORT: u16 = 12_345;
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name)
-}
-
-/// Where the library is that this test was built with.
-fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
-}
-
-/// A folder with the library under the name that programs look for when they start.
-fn loadable() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("swnaa-library");
-    fs::create_dir_all(&folder).unwrap();
-    // Another test may have made it.
-    let _ = std::os::unix::fs::symlink(libraries().join("libnaa_c.so"), folder.join("libnaa.so.0"));
-    folder
 }
 
 /// Compiles `name` with all warnings as errors; returns the program.
@@ -48,15 +32,7 @@ pub fn compile(name: &str, compiler: &str, flags: &[&str], library: Library) -> 
     command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-pthread", "-I"]);
     command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
     command.args(flags).arg(source(name)).arg("-o").arg(&program);
-    match library {
-        Library::Shared => {
-            command.arg("-L").arg(libraries()).arg("-lnaa_c");
-            command.arg(format!("-Wl,-rpath,{}", loadable().display()));
-        }
-        Library::Static => {
-            command.arg(libraries().join("libnaa_c.a")).args(["-ldl", "-lm"]);
-        }
-    }
+    library.link(&mut command);
     let output = command.output().unwrap_or_else(|e| panic!("{compiler}: {e}; `apt install gcc g++`"));
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     program

@@ -262,15 +262,15 @@ impl DispatchModel {
         loss: Option<EventLossCause>,
         subscribers: &[Subscriber],
     ) -> Result<(), String> {
-        let takes = |worker: &WorkerStats<'_>| match its.target {
+        let takes = |worker: &WorkerStats| match its.target {
             EligibleWorkers::Anybody => true,
             EligibleWorkers::DataId(id) => worker.filter.takes(id),
             EligibleWorkers::Member(member) => worker.filter.member == Some(member),
         };
-        let fits = |worker: &WorkerStats<'_>| {
+        let fits = |worker: &WorkerStats| {
             u64::from(its.length) <= u64::from(worker.slots) * u64::from(worker.slot_bytes)
         };
-        let idle = |worker: &WorkerStats<'_>| {
+        let idle = |worker: &WorkerStats| {
             let ready = subscribers.iter().any(|one| one.id == worker.id && one.ready_at.is_none());
             worker.in_use == 0 && !worker.stalled && ready
         };
@@ -322,7 +322,7 @@ impl DispatchModel {
         subscribers: &mut [Subscriber],
     ) -> Result<(), String> {
         let bytes = kept_bytes(subscribers, worker);
-        let idle = |its: &WorkerStats<'_>| {
+        let idle = |its: &WorkerStats| {
             let ready = subscribers.iter().any(|one| one.id == its.id && one.ready_at.is_none());
             let large = u64::from(its.slots) * u64::from(its.slot_bytes) >= bytes;
             its.redelivery && its.in_use == 0 && !its.stalled && ready && large

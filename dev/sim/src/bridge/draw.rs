@@ -9,7 +9,10 @@ use ejfat::{
 use simnet::Random;
 
 use super::{
-    super::plan::{MS, US},
+    super::{
+        events::draw_config,
+        plan::{MS, US},
+    },
     behaviour::WorkerBehaviour,
 };
 
@@ -54,22 +57,7 @@ impl Setting {
         Self {
             senders,
             behind_lb,
-            reassembly: reassembly::Config {
-                slots,
-                max_open,
-                max_open_per_source: max_open.div_ceil(r.range(1..=3) as u32),
-                max_event: r.pick(&[50_000, 1 << 20]),
-                memory: r.pick(&[300_000, 16 << 20]),
-                // Without ticks, what is later than this is another event's.
-                timeout: Duration::from_micros(if behind_lb {
-                    100_000
-                } else {
-                    r.pick(&[200, 5_000, 100_000])
-                }),
-                chunks: r.pick(&[2, 1000]),
-                seed,
-                ..reassembly::Config::default()
-            },
+            reassembly: draw_config(r, slots, max_open, behind_lb, seed),
             tick: (shortest.as_nanos() as u64 / 10).max(100 * US),
             dispatch,
             aim: r.pick(&[

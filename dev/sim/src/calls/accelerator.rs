@@ -18,7 +18,7 @@ use super::{
 
 #[derive(Debug)]
 pub(super) struct Accelerator {
-    port: Port,
+    pub(super) port: Port,
     random: Random,
     machine: AcceleratorSession,
     inbox: RegionRange,
@@ -57,14 +57,6 @@ impl Accelerator {
             waiting: None,
             due: None,
         }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.port.bytes
-    }
-
-    pub(super) fn completions(&self) -> u64 {
-        self.port.completions
     }
 
     pub(super) fn wake(&self) -> Option<u64> {
@@ -176,11 +168,7 @@ impl Accelerator {
     }
 
     fn set_access(&self, node: &mut Node, access: Access) -> Result<(), String> {
-        for location in &self.shared {
-            let lkey = node.regions[location.region].keys.lkey;
-            node.endpoint.set_mr_access(lkey, access).map_err(|e| e.to_string())?;
-        }
-        Ok(())
+        self.shared.iter().try_for_each(|location| location.set_access(node, access))
     }
 
     fn check(&self, node: &Node, model: &Model) -> Result<(), String> {

@@ -23,7 +23,7 @@ pub(super) const FUNCTION: FunctionCode = FunctionCode::constant(100);
 
 #[derive(Debug)]
 pub(super) struct Host {
-    port: Port,
+    pub(super) port: Port,
     random: Random,
     inbox: RegionRange,
     outbox: RegionRange,
@@ -41,7 +41,7 @@ pub(super) struct Host {
     called: bool,
     written: bool,
     answered: bool,
-    over: bool,
+    pub(super) over: bool,
 }
 
 impl Host {
@@ -66,18 +66,6 @@ impl Host {
             answered: false,
             over: false,
         }
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.over
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.port.bytes
-    }
-
-    pub(super) fn completions(&self) -> u64 {
-        self.port.completions
     }
 
     /// Asks for regions, with the layout if the accelerator takes it.
@@ -252,11 +240,8 @@ impl Host {
     }
 
     fn set_access(&self, node: &mut Node, access: Access) -> Result<(), String> {
-        for location in self.locations.iter().chain(&self.staging) {
-            let lkey = node.regions[location.region].keys.lkey;
-            node.endpoint.set_mr_access(lkey, access).map_err(|e| e.to_string())?;
-        }
-        Ok(())
+        let mut locations = self.locations.iter().chain(&self.staging);
+        locations.try_for_each(|location| location.set_access(node, access))
     }
 
     fn check(&self, node: &Node, model: &Model) -> Result<(), String> {

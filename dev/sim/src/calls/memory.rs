@@ -35,6 +35,12 @@ impl RegionRange {
         Sge { addr: self.addr(node), length: self.len as u32, lkey }
     }
 
+    /// Changes who may do what with its region.
+    pub(super) fn set_access(&self, node: &mut Node, access: Access) -> Result<(), String> {
+        let lkey = node.regions[self.region].keys.lkey;
+        node.endpoint.set_mr_access(lkey, access).map_err(|e| e.to_string())
+    }
+
     fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len
     }

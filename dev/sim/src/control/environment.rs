@@ -18,7 +18,7 @@ use ejfat::{
     wire::{LbHeader, Select, SyncHeader},
 };
 use ejfat_control::{
-    config::{AddressPolicy, Config, LoadBalancerConfig},
+    config::Config,
     control::{Action, Control, ControlConfig, Report},
     plane::{Answer, Call, PlaneId, PlaneKind},
     record::Change,
@@ -38,7 +38,10 @@ use super::{
     plot::Plot,
     split_check::{KNOWN, SplitChecker},
 };
-use crate::report::Summary;
+use crate::{
+    report::Summary,
+    site::{keep, load_balancer},
+};
 
 const ROOT: &str = "the root token of the simulation";
 /// Workers send their state so often.
@@ -82,6 +85,7 @@ enum Happening {
     Restarts,
 }
 
+#[derive(Default)]
 struct Stream {
     /// How often ticks began anew.
     anew: u32,
@@ -95,15 +99,17 @@ struct Stream {
     removed: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Life {
     /// It does not run, or is not registered yet.
+    #[default]
     Away,
     Registered {
         session: u64,
     },
 }
 
+#[derive(Default)]
 struct Worker {
     life: Life,
     is_ready: bool,
@@ -172,40 +178,13 @@ impl Environment {
         if verbose {
             eprintln!("{plan:#?}");
         }
-        let of = |n: usize| LoadBalancerConfig {
-            data_v4: Some(data(n)),
-            data_v6: None,
-            data_ports: 16_384..=32_767,
-            sync_v4: Some(Ipv4Addr::new(10, 0, 0, 2)),
-            sync_v6: None,
-            sync_port: 19_500 + n as u16,
-        };
-        let config = Config {
-            load_balancers: (0..plan.streams.len()).map(of).collect(),
-            addresses: AddressPolicy::default(),
-            slots: plan.slots,
-            ..Config::default()
-        };
+        let load_balancers = (0..plan.streams.len() as u8).map(load_balancer).collect();
+        let config = Config { load_balancers, slots: plan.slots, ..Config::default() };
         let control = begin(&config, &plan, &BTreeMap::new(), 1, 0)?;
         let planes = plan.planes.iter().map(|kind| DataPlaneModel::new(*kind)).collect();
-        let stream = |plan: &StreamPlan| Stream {
-            anew: 0,
-            tick: plan.first_tick,
-            rate: plan.rate,
-            pauses_until: 0,
-            freed: None,
-            removed: None,
-        };
-        let worker = || Worker {
-            life: Life::Away,
-            is_ready: true,
-            gone: None,
-            state_at: 0,
-            arrived: 0,
-            queue: 0.0,
-            taken: 0.0,
-            looked: 0,
-        };
+        let stream =
+            |plan: &StreamPlan| Stream { tick: plan.first_tick, rate: plan.rate, ..Stream::default() };
+        let worker = || Worker { is_ready: true, ..Worker::default() };
         let mut env = Self {
             now: 0,
             queue: BTreeMap::new(),

@@ -1,15 +1,14 @@
 //! What a seed draws: planes, senders and workers, and what goes wrong.
 
-use std::ops::RangeInclusive;
-
 use ejfat_control::{plane::PlaneKind, reservation::Strategy};
 use simnet::Random;
 
 use super::{MS, S};
 
 /// How the rate of a load balancer's senders goes on, after it was steady for a while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rates {
+    #[default]
     Steady,
     /// The rate is less than twice as high from then on.
     Faster,
@@ -26,8 +25,9 @@ pub(super) enum Rates {
 }
 
 /// What happens to data planes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PlaneFault {
+    #[default]
     None,
     /// Some answers take up to a second and a half.
     Late,
@@ -38,8 +38,9 @@ pub(super) enum PlaneFault {
 }
 
 /// What becomes of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum WorkerOutcome {
+    #[default]
     Stays,
     Dies,
     Leaves,
@@ -52,8 +53,9 @@ pub(super) enum WorkerOutcome {
 }
 
 /// What the person who reserved a load balancer does during the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Deed {
+    #[default]
     None,
     /// Frees the load balancer, and reserves it again later.
     Frees,
@@ -70,7 +72,7 @@ pub(super) enum Deed {
     RemovesSender,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct WorkerPlan {
     pub(super) lb: usize,
     /// Events per second that it can take.
@@ -85,7 +87,7 @@ pub(super) struct WorkerPlan {
     pub(super) lasts: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct StreamPlan {
     /// Events per second.
     pub(super) rate: f64,
@@ -107,7 +109,7 @@ pub(super) struct StreamPlan {
     pub(super) deed_lasts: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) ends: u64,
     /// Slots of a calendar.
@@ -129,7 +131,6 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn draw(seed: u64) -> Self {
         let r = &mut Random::new(seed, 60);
-        let between = |r: &mut Random, range: RangeInclusive<u64>| r.range(range);
         let mut planes: Vec<_> = (0..r.range(1..=3)).map(|_| PlaneKind::Staged).collect();
         if r.chance(150_000) {
             planes = vec![PlaneKind::RuleByRule];
@@ -163,10 +164,10 @@ impl Plan {
                     demands: demands.filter(|_| !is_dynamic),
                     capacity: r.pick(&[30.0, 100.0, 300.0, 1000.0]),
                     counts: r.pick(&[1, 1, 1, 1, 0, 3]),
-                    registers: if n == 0 { 0 } else { between(r, 0..=10) * S },
+                    registers: if n == 0 { 0 } else { r.range(0..=10) * S },
                     outcome,
-                    outcome_at: between(r, 11_000..=20_000) * MS,
-                    lasts: between(r, 3_000..=9_000) * MS,
+                    outcome_at: r.range(11_000..=20_000) * MS,
+                    lasts: r.range(3_000..=9_000) * MS,
                 });
             }
         }
@@ -175,28 +176,19 @@ impl Plan {
             slots: 64,
             planes,
             plane_fault,
-            fault_at: between(r, 9_000..=18_000) * MS,
-            fault_lasts: between(r, 50..=6_000) * MS,
+            fault_at: r.range(9_000..=18_000) * MS,
+            fault_lasts: r.range(50..=6_000) * MS,
             sprays: r.chance(500_000),
             streams,
             workers,
-            restarts_at: r.chance(150_000).then(|| between(r, 9_000..=20_000) * MS),
+            restarts_at: r.chance(150_000).then(|| r.range(9_000..=20_000) * MS),
             state_delay: r.pick(&[20, 20, 300]) * MS,
         }
     }
 
     /// A slow worker, a newcomer, a death, and a clock that is set back.
     pub(super) fn to_draw() -> Self {
-        let worker = |capacity: f64| WorkerPlan {
-            lb: 0,
-            capacity,
-            counts: 1,
-            registers: 0,
-            demands: None,
-            outcome: WorkerOutcome::Stays,
-            outcome_at: 0,
-            lasts: 0,
-        };
+        let worker = |capacity: f64| WorkerPlan { capacity, counts: 1, ..WorkerPlan::default() };
         let workers = vec![
             worker(2000.0),
             WorkerPlan { outcome: WorkerOutcome::Dies, outcome_at: 50 * S, ..worker(2000.0) },
@@ -211,25 +203,16 @@ impl Plan {
             senders: 1,
             rates: Rates::Back,
             changes_at: 70 * S,
-            lost_syncs: 0,
-            forges: false,
-            strategy: Strategy::Dynamic,
-            deed: Deed::None,
-            deed_at: 0,
-            deed_lasts: 0,
+            ..StreamPlan::default()
         };
         Self {
             ends: 90 * S,
             slots: 512,
             planes: vec![PlaneKind::Staged],
-            plane_fault: PlaneFault::None,
-            fault_at: 0,
-            fault_lasts: 0,
-            sprays: false,
             streams: vec![stream],
             workers,
-            restarts_at: None,
             state_delay: 20 * MS,
+            ..Self::default()
         }
     }
 

@@ -61,16 +61,14 @@ impl DataPlaneModel {
         if call.term < self.term {
             return Ok(Outcome::Replaced);
         }
-        let before = std::mem::replace(&mut self.term, call.term);
+        self.term = call.term;
         Ok(match &call.order {
-            Order::Claim => Outcome::State(Box::new(PlaneState { term: before, ..self.state(true) })),
+            Order::Claim => Outcome::State(Box::new(self.state(true))),
             Order::Look { counters } => Outcome::State(Box::new(self.state(*counters))),
             Order::Stage(stage) => self.stage(stage),
             Order::Withdraw { lb, from } => match self.balancer.withdraw(*lb, *from) {
                 Ok(()) | Err(WithdrawError::Absent { .. }) => self.done(),
-                Err(WithdrawError::Routed { .. }) => {
-                    Outcome::Routed { newest: self.balancer.newest_tick(*lb) }
-                }
+                Err(WithdrawError::Routed { .. }) => Outcome::Routed,
             },
             Order::Destinations(rules) => {
                 self.balancer.set_destinations(rules);
@@ -102,7 +100,6 @@ impl DataPlaneModel {
         }
         let sets = |lb| self.balancer.sets(lb).map(move |(from, _)| (lb, from));
         PlaneState {
-            term: self.term,
             routed: self.routed(),
             sets: LbId::all().flat_map(sets).collect(),
             beyond: LbId::all().filter_map(|lb| Some((lb, self.balancer.beyond(lb)?))).collect(),
@@ -136,7 +133,7 @@ impl DataPlaneModel {
                 horizon.into_iter().for_each(|horizon| self.balancer.set_horizon(lb, horizon));
                 self.done()
             }
-            Err(StageError::Routed { newest, .. }) => Outcome::Routed { newest: Some(newest) },
+            Err(StageError::Routed { .. }) => Outcome::Routed,
             Err(why) => Outcome::Refused { why: why.to_string() },
         }
     }

@@ -1,6 +1,6 @@
 //! A drawing of what each worker gets while workers and senders change.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::S;
 
@@ -49,7 +49,7 @@ impl Plot<'_> {
             let (x, y) = (self.x(*at), TOP - 6.0 - 14.0 * (n % 2) as f64);
             let bottom = HEIGHT - BOTTOM;
             line(&mut svg, (x, y + 2.0), (x, bottom), "#888888\" stroke-dasharray=\"4 3");
-            let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#444444\">{what}</text>", x + 3.0, y);
+            text(&mut svg, (x + 3.0, y), "fill=\"#444444\"", what);
         }
         let mut labels: Vec<_> =
             self.names.iter().enumerate().map(|(n, name)| (self.last(n), n, *name)).collect();
@@ -59,13 +59,8 @@ impl Plot<'_> {
             self.steps(&mut svg, n);
             // Names stand at the ends of their lines, and not on each other.
             below = y.min(below - 14.0);
-            let _ = writeln!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{}\">{name}</text>",
-                WIDTH - RIGHT + 6.0,
-                below + 4.0,
-                COLOURS[n % COLOURS.len()],
-            );
+            let fill = format!("fill=\"{}\"", COLOURS[n % COLOURS.len()]);
+            text(&mut svg, (WIDTH - RIGHT + 6.0, below + 4.0), &fill, name);
         }
         svg.push_str("</svg>\n");
         svg
@@ -75,29 +70,17 @@ impl Plot<'_> {
         for slots in (0..=self.most).step_by(128) {
             let y = self.y(slots);
             line(svg, (LEFT, y), (WIDTH - RIGHT, y), "#dddddd");
-            let _ = writeln!(
-                svg,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{slots}</text>",
-                LEFT - 6.0,
-                y + 4.0
-            );
+            text(svg, (LEFT - 6.0, y + 4.0), "text-anchor=\"end\"", slots);
         }
         for seconds in (0..=self.ends / S).step_by(10) {
             let x = self.x(seconds * S);
-            let _ = writeln!(
-                svg,
-                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{seconds}</text>",
-                HEIGHT - BOTTOM + 16.0
-            );
+            text(svg, (x, HEIGHT - BOTTOM + 16.0), MIDDLE, seconds);
         }
+        text(svg, ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8.0), MIDDLE, "seconds");
+        let y = HEIGHT / 2.0;
         let _ = writeln!(
             svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">seconds</text>\n<text x=\"14\" y=\"{:.1}\" \
-             transform=\"rotate(-90 14 {:.1})\" text-anchor=\"middle\">slots</text>",
-            (LEFT + WIDTH - RIGHT) / 2.0,
-            HEIGHT - 8.0,
-            HEIGHT / 2.0,
-            HEIGHT / 2.0
+            "<text x=\"14\" y=\"{y:.1}\" transform=\"rotate(-90 14 {y:.1})\" {MIDDLE}>slots</text>"
         );
     }
 
@@ -126,6 +109,13 @@ impl Plot<'_> {
             "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"/>"
         );
     }
+}
+
+const MIDDLE: &str = "text-anchor=\"middle\"";
+
+/// Text at a point, with an attribute.
+fn text(svg: &mut String, (x, y): (f64, f64), attribute: &str, what: impl Display) {
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attribute}>{what}</text>");
 }
 
 fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), stroke: &str) {

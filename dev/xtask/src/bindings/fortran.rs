@@ -1,6 +1,6 @@
 //! The module of Fortran.
 
-use super::{Server, folder, succeeds};
+use super::{folder, serve, succeeds};
 use crate::{
     packages::{self, User},
     repo,
@@ -30,7 +30,7 @@ pub(super) fn run() -> Result<ExitCode> {
     make.arg(format!("OUT={}", out.display()));
     make.arg(format!("LIBS=-L{0} -lnaa -Wl,-rpath,{0}", libraries.display()));
     succeeds(&mut make)?;
-    let _server = Server::start(ADDRESS)?;
+    let _server = serve(ADDRESS)?;
     for program in ["dgemm", "check"] {
         let mut run = Command::new("timeout");
         run.arg("60").arg(out.join(program)).arg(ADDRESS).env("NAA_PROVIDER", "embedded");

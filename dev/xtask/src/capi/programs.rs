@@ -1,17 +1,14 @@
 //! Compiles the programs: each as C11 and as C++17, all warnings errors, with AddressSanitizer and
 //! UndefinedBehaviorSanitizer. Those named `stress_*` measure memory, and are built plain.
 
-use crate::repo;
+use crate::{parallel, repo};
 use anyhow::{Context, Result, bail, ensure};
 use std::{
-    collections::VecDeque,
     fs,
     io::ErrorKind,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, PoisonError},
-    thread,
 };
 
 const WARNINGS: &[&str] =
@@ -22,10 +19,6 @@ const TOOLS: &[&str] = &["wire_host", "wire_server", "kill"];
 
 pub(super) fn folder() -> PathBuf {
     repo::target_dir().join("capi")
-}
-
-pub(super) fn library() -> PathBuf {
-    repo::target_dir().join("release/libnaa_c.so")
 }
 
 struct Job {
@@ -73,7 +66,7 @@ fn jobs(source: &Path) -> Result<Vec<Job>> {
 
 /// The library under the names that linkers and programs look for.
 fn link_library() -> Result<()> {
-    let (folder, library) = (folder(), library());
+    let (folder, library) = (folder(), repo::release_program("libnaa_c.so"));
     ensure!(library.exists(), "there is no {}", library.display());
     // Programs of sources that are gone would be run.
     match fs::remove_dir_all(&folder) {
@@ -93,25 +86,10 @@ pub(super) fn build() -> Result<()> {
     link_library()?;
     let sources = repo::root().join("tests/capi");
     let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
-    let mut all = VecDeque::new();
+    let mut all = Vec::new();
     for entry in entries {
         all.extend(jobs(&entry.context("cannot read a folder")?.path())?);
     }
     ensure!(!all.is_empty(), "no programs in {}", sources.display());
-    let queue = Mutex::new(all);
-    let workers = thread::available_parallelism().map_or(2, usize::from);
-    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let work = || -> Result<()> {
-        while let Some(job) = take() {
-            job.run()?;
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| match thread.join() {
-            Ok(built) => built,
-            Err(_) => bail!("a compiler's thread panicked"),
-        })
-    })
+    parallel::side_by_side(&all, Job::run).map(drop)
 }

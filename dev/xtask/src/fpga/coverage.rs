@@ -51,13 +51,8 @@ pub(super) fn check(folder: &Path, rows: &mut Rows) -> Result<()> {
             ("toggles, %", percent(reached.toggles.values()), floor.toggles),
         ] {
             let result = if share >= least { "ok" } else { "FAILED" };
-            rows.push([
-                floor.file.to_owned(),
-                what.to_owned(),
-                format!("{share:.1}"),
-                least.to_string(),
-                result.to_owned(),
-            ]);
+            let (is, limit) = (format!("{share:.1}"), least.to_string());
+            rows.push([floor.file, what, &is, &limit, result].map(str::to_owned));
         }
         let never: Vec<_> = reached.lines.iter().filter(|(_, times)| **times == 0).collect();
         for (line, _) in never {

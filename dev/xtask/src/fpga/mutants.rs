@@ -6,15 +6,12 @@
 mod designs;
 mod trial;
 
-use crate::{explained::Explained, repo, table, venv::Venv};
-use anyhow::{Context, Result, anyhow};
+use crate::{explained::Explained, parallel::side_by_side, repo, table, venv::Venv};
+use anyhow::{Context, Result};
 use designs::{DESIGNS, Mutant};
 use naa_fpga::Tools;
 use std::{
-    num::NonZero,
     process::ExitCode,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
     time::{Duration, Instant},
 };
 use trial::Tests;
@@ -100,31 +97,4 @@ fn rows(outcomes: &[Outcome<'_>]) -> Vec<[String; 6]> {
         }
     }
     rows
-}
-
-/// Calls `run` for each item, on all cores, and returns what it returned in the order of the items.
-fn side_by_side<'a, I: Sync, R: Send>(
-    items: &'a [I],
-    run: impl Fn(&'a I) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut results = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return anyhow::Ok(results) };
-            results.push((at, run(item)?));
-        }
-    };
-    let jobs = thread::available_parallelism().map_or(1, NonZero::get);
-    let mut all = thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
-        let mut all = Vec::new();
-        for thread in threads {
-            all.extend(thread.join().map_err(|_| anyhow!("a thread panicked"))??);
-        }
-        anyhow::Ok(all)
-    })?;
-    all.sort_by_key(|(at, _)| *at);
-    Ok(all.into_iter().map(|(_, result)| result).collect())
 }

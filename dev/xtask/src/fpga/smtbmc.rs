@@ -7,7 +7,7 @@ use super::{
     command,
     proofs::{Memories, Proof},
 };
-use crate::{repo, venv::Venv};
+use crate::{repo, running::Running, venv::Venv};
 use anyhow::{Context, Result, bail, ensure};
 use std::{
     env,
@@ -15,7 +15,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 /// The longest time in seconds that the solver may think about one question.
@@ -117,17 +117,6 @@ impl<'a> Model<'a> {
                 bail!("{smtbmc:?}: no answer\n{}", command::last_lines(&format!("{said}{errors}")))
             }
         }
-    }
-}
-
-/// A program that is ended when nobody wants its answers any more.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It fails if the program has ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -84,12 +84,12 @@ fn checked(line: &str) -> Result<&Path> {
 
 fn remove_file(root: &Path, line: &str) -> Result<()> {
     let path = root.join(checked(line)?);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    unless_missing(fs::remove_file(&path)).with_context(|| format!("cannot remove {}", path.display()))
+}
+
+/// It is no error that a file is not there to be removed.
+fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// The folders above `path` that were not there, below the prefix.
@@ -116,10 +116,7 @@ fn put(item: &Item, path: &Path) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let name = path.file_name().map(PathBuf::from).unwrap_or_default();
     let new = path.with_file_name(format!(".{}.new", name.display()));
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(cannot),
-        _ => {}
-    }
+    unless_missing(fs::remove_file(&new)).with_context(cannot)?;
     match &item.source {
         Source::Link(to) => symlink(to, &new).with_context(cannot)?,
         Source::File(from) => {

@@ -6,11 +6,8 @@ use super::{
     template,
 };
 use crate::repo;
-use anyhow::{Context, Result, ensure};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use anyhow::{Result, ensure};
+use std::path::{Path, PathBuf};
 
 const PROGRAM: u32 = 0o755;
 const DATA: u32 = 0o644;
@@ -101,11 +98,7 @@ const NAAICE: [&str; 7] = [
 ];
 
 fn headers(folder: &Path) -> Result<Vec<Item>> {
-    let cannot = || format!("cannot read {}", folder.display());
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(cannot)? {
-        names.push(entry.with_context(cannot)?.file_name().to_string_lossy().into_owned());
-    }
+    let names = repo::names(folder)?;
     let missing: Vec<_> =
         OURS.iter().chain(&NAAICE).filter(|name| !names.iter().any(|n| n == *name)).collect();
     ensure!(missing.is_empty(), "{} lacks headers: {missing:?}; is the checkout complete?", folder.display());
@@ -169,6 +162,7 @@ fn completions(built: &Built) -> Result<Vec<Item>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_page_names_its_commands() {

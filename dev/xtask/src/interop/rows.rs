@@ -1,7 +1,10 @@
 //! What machines say: rows of cases, and what the kernel's device counted.
 
 use super::plan::{Boot, Step};
+use crate::table;
+use anyhow::{Context, Result};
 use serde::Serialize;
+use std::{fs, path::Path, process::ExitCode};
 
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
@@ -67,8 +70,26 @@ fn is_fault(counter: &str) -> bool {
     !counter.is_empty() && !counter.starts_with("duplicate_request+")
 }
 
+/// Prints what the rows of a suite come to, with a line for `each` label, and those that failed. Writes all of them as JSON, if
+/// there is a file for that.
+pub(crate) fn report(suite: &str, each: &str, rows: &[Row], json: Option<&Path>) -> Result<ExitCode> {
+    println!();
+    let failed: Vec<_> = rows.iter().filter(|row| !row.passed()).collect();
+    let heading = [each, "passed", "result", "seconds"].map(str::to_owned);
+    table::print(&[heading].into_iter().chain(summary(rows)).collect::<Vec<_>>());
+    for row in &failed {
+        println!("FAILED: {}: {}: {}", row.label, row.case, row.result);
+    }
+    println!("{suite}: {} rows, {} failed", rows.len(), failed.len());
+    if let Some(path) = json {
+        let text = serde_json::to_string_pretty(rows).context("cannot write rows as JSON")?;
+        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// What a label's rows come to: how many passed, and the time they took.
-pub(crate) fn summary(rows: &[Row]) -> Vec<[String; 4]> {
+fn summary(rows: &[Row]) -> Vec<[String; 4]> {
     let mut labels: Vec<&str> = Vec::new();
     for row in rows {
         if !labels.contains(&row.label.as_str()) {

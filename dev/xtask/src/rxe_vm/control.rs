@@ -128,7 +128,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn command_line(words: &[String]) -> String {
+/// The words as a line of bash. A single one is a line already.
+pub(crate) fn command_line(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
         words => words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "),

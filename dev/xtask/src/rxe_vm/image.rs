@@ -28,16 +28,15 @@ impl Image {
 pub(super) fn ready() -> Result<Image> {
     let cache = cache_folder()?;
     let scripts = format!("{:016x}", fnv1a(&[BUILD, INIT].concat()));
-    let package = match newest_kernel() {
-        Ok(package) => package,
-        Err(error) => return earlier(&cache, &scripts).ok_or(error),
-    };
-    let folder =
-        cache.join(format!("{scripts}-{}_{}", package.name, package.version.replace(['/', ':'], "-")));
-    if !folder.is_dir()
-        && let Err(error) = make(&cache, &folder, &package.name)
-    {
-        return earlier(&cache, &scripts).ok_or(error);
+    newest(&cache, &scripts).or_else(|error| earlier(&cache, &scripts).ok_or(error))
+}
+
+/// The image of the newest kernel package.
+fn newest(cache: &Path, scripts: &str) -> Result<Image> {
+    let (name, version) = newest_kernel()?;
+    let folder = cache.join(format!("{scripts}-{name}_{}", version.replace(['/', ':'], "-")));
+    if !folder.is_dir() {
+        make(cache, &folder, &name)?;
     }
     Ok(Image::at(&folder))
 }
@@ -80,13 +79,8 @@ fn make(cache: &Path, folder: &Path, package: &str) -> Result<()> {
     Ok(())
 }
 
-struct Package {
-    name: String,
-    version: String,
-}
-
-/// What `linux-image-amd64` stands for.
-fn newest_kernel() -> Result<Package> {
+/// The name and the version of what `linux-image-amd64` stands for.
+fn newest_kernel() -> Result<(String, String)> {
     let mut name = dependency();
     if name.is_none() && is_root() {
         let update = Command::new("apt-get").args(["update", "-qq"]).stdout(Stdio::null()).status();
@@ -99,7 +93,7 @@ fn newest_kernel() -> Result<Package> {
         .lines()
         .find_map(|line| line.strip_prefix("Version: ").map(str::to_owned))
         .with_context(|| format!("apt knows no version of {name}"))?;
-    Ok(Package { name, version })
+    Ok((name, version))
 }
 
 fn dependency() -> Option<String> {

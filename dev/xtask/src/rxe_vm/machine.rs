@@ -5,31 +5,24 @@ use super::{
     control::{Control, Name},
     image::Image,
 };
+use crate::running::Running;
 use anyhow::{Context, Result, ensure};
 use std::{
     env, fs,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 /// Ended when dropped.
 pub(super) struct Machine {
     pub(super) name: Name,
-    qemu: Child,
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Both fail only if it has ended already.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-    }
+    qemu: Running,
 }
 
 impl Machine {
     pub(super) fn has_ended(&mut self) -> Result<bool> {
-        Ok(self.qemu.try_wait().context("cannot wait for QEMU")?.is_some())
+        Ok(self.qemu.0.try_wait().context("cannot wait for QEMU")?.is_some())
     }
 }
 
@@ -86,7 +79,7 @@ fn one(
         .stdout(console)
         .spawn()
         .context("cannot run setpriv (Debian package util-linux)")?;
-    Ok(Machine { name, qemu })
+    Ok(Machine { name, qemu: Running(qemu) })
 }
 
 /// `no_timer_check`: on a busy host an emulated timer misses its ticks, and the kernel would panic.

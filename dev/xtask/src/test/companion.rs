@@ -23,7 +23,7 @@ impl Companion {
         let is_needed = |ahead: &&Ahead| later.iter().any(|later| later.name == ahead.step);
         // apt must not be cut off, so Debian packages are installed before.
         let is_possible = |ahead: &&Ahead| packages::ensure(ahead.user).is_ok();
-        let command = |ahead: &Ahead| format!("\"$0\" {}", ahead.arguments.join(" "));
+        let command = |ahead: &Ahead| format!("\"$0\" {}", ahead.arguments);
         let commands: Vec<_> =
             step.meanwhile.iter().filter(is_needed).filter(is_possible).map(command).collect();
         if commands.is_empty() {

@@ -54,22 +54,21 @@ impl Processes {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
         let start = Instant::now();
-        loop {
+        let ended = loop {
             if self.interrupted.load(Ordering::Relaxed) {
-                end_all(&mut child);
-                return Ok(Ended::Interrupted);
+                break Ended::Interrupted;
             }
             if let Some(status) = child.try_wait().context("cannot wait")? {
-                // What a step leaves running would be in the way of the next ones.
-                end_all(&mut child);
-                return Ok(Ended::By(status));
+                break Ended::By(status);
             }
             if start.elapsed() > limit {
-                end_all(&mut child);
-                return Ok(Ended::Late);
+                break Ended::Late;
             }
             thread::sleep(TICK);
-        }
+        };
+        // What a step leaves running would be in the way of the next ones.
+        end_all(&mut child);
+        Ok(ended)
     }
 }
 

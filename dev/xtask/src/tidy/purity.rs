@@ -53,7 +53,8 @@ pub(crate) fn check_dependencies(package: &Package) -> Vec<Finding> {
     if !PURE.contains(&package.folder.as_str()) {
         return Vec::new();
     }
-    let external = package.dependencies.iter().filter(|d| !d.local && d.kind.as_deref() != Some("dev"));
+    let external =
+        package.dependencies.iter().filter(|d| d.path.is_none() && d.kind.as_deref() != Some("dev"));
     external
         .filter(|d| !EXTERNAL.contains(&d.name.as_str()))
         .map(|d| {

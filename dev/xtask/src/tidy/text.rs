@@ -11,6 +11,7 @@ const SOURCES: &[&str] = &["rs", "sv", "py", "pyi", "c", "cpp", "h", "sh", "f90"
 const GENERATED: &[&str] = &["/* automatically generated", "// This file is @generated"];
 
 const UNFINISHED: &str = "finish it, or leave the feature out";
+const ALONE: &str = "the project stands alone: state the fact here, or copy the data into tests/captures";
 
 /// In code, outside comments and literals.
 const IN_CODE: &[(&str, &str)] = &[
@@ -22,29 +23,18 @@ const IN_CODE: &[(&str, &str)] = &[
 /// Anywhere, in any file. Written in two parts so that this file passes.
 const IN_TEXT: &[(&str, &str)] = &[
     (concat!("FIX", "ME"), UNFINISHED),
-    (
-        concat!("../", "shared"),
-        "the project stands alone: state the fact here, or copy the data into tests/captures",
-    ),
-    (
-        concat!("work/", "shared"),
-        "the project stands alone: state the fact here, or copy the data into tests/captures",
-    ),
+    (concat!("../", "shared"), ALONE),
+    (concat!("work/", "shared"), ALONE),
 ];
 
 /// `code` is `text` without comments and literals, if it is Rust source.
 pub(crate) fn check(path: &str, text: &str, code: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let found = |text: &str, table: &[(&str, &str)], findings: &mut Vec<Finding>| {
+    for (text, table) in [(text, IN_TEXT), (code.unwrap_or_default(), IN_CODE)] {
         for (wanted, remedy) in table {
-            for (at, _) in text.match_indices(wanted) {
-                findings.push(Finding::new(path, source::line_of(text, at), format!("`{wanted}`"), *remedy));
-            }
+            let lines = text.match_indices(wanted).map(|(at, _)| source::line_of(text, at));
+            findings.extend(lines.map(|line| Finding::new(path, line, format!("`{wanted}`"), *remedy)));
         }
-    };
-    found(text, IN_TEXT, &mut findings);
-    if let Some(code) = code {
-        found(code, IN_CODE, &mut findings);
     }
     let lines = text.lines().count();
     if lines > MOST_LINES && is_written_by_hand(path, text) {

@@ -5,14 +5,13 @@ use std::{
     fmt, io,
     mem::discriminant,
     net::IpAddr,
-    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc::RecvTimeoutError},
     time::Duration,
 };
 
 use proto::loadbalancer::LoadBalancerStatusReply;
 
-use crate::{Cause, ClientError, Connection};
+use crate::{Cause, ClientError, Connection, background::Background};
 
 /// A reason why events of a sender may not arrive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,34 +143,12 @@ impl ReservationMonitor {
     }
 }
 
-/// A thread that looks after a sender until this is dropped.
-#[derive(Debug)]
-pub(super) struct Watch {
-    /// The thread ends when this is dropped.
-    stop: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watch {
-    pub(super) fn start(monitor: Arc<ReservationMonitor>, every: Duration) -> io::Result<Self> {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let run = move || {
-            monitor.look(true);
-            while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
-                monitor.look(false);
-            }
-        };
-        let thread = thread::Builder::new().name("ejfat-sender".into()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // The thread does not panic. If it ever did, the panic's message is already on standard error.
-            let _ = thread.join();
+/// Starts a thread that looks after a sender until the returned value is dropped.
+pub(super) fn watch(monitor: Arc<ReservationMonitor>, every: Duration) -> io::Result<Background> {
+    Background::start("ejfat-sender", move |stopped| {
+        monitor.look(true);
+        while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+            monitor.look(false);
         }
-    }
+    })
 }

@@ -210,39 +210,18 @@ impl Life {
             }
         }
         let state = Step::SendState { may_be_ready: matches!(self.goal, Goal::Stay) };
+        let deadline = if let Goal::Drain { deadline, .. } = self.goal { deadline } else { Duration::MAX };
+        let at = |next: Duration, step| if now >= next { step } else { Step::Wait(next.min(deadline)) };
         match (self.registration, self.goal) {
             (_, Goal::Leave { .. }) => Step::Deregister,
-            (
-                RegistrationState::In { next, .. },
-                Goal::Drain { accepted: Some(_), deadline, next_look, .. },
-            ) => {
-                if now >= next {
-                    state
-                } else if now >= next_look {
-                    Step::Look
-                } else {
-                    Step::Wait(next.min(next_look).min(deadline))
-                }
+            (RegistrationState::In { next, .. }, Goal::Drain { accepted: Some(_), next_look, .. })
+                if now < next =>
+            {
+                at(next.min(next_look), Step::Look)
             }
-            (
-                RegistrationState::In { next, .. } | RegistrationState::Away { next },
-                Goal::Drain { deadline, .. },
-            ) => {
-                if now >= next {
-                    state
-                } else {
-                    Step::Wait(next.min(deadline))
-                }
-            }
-            (RegistrationState::In { next, .. } | RegistrationState::Away { next }, Goal::Stay) => {
-                if now >= next { state } else { Step::Wait(next) }
-            }
+            (RegistrationState::In { next, .. } | RegistrationState::Away { next }, _) => at(next, state),
             (RegistrationState::Joining { next, .. } | RegistrationState::Out { next }, _) => {
-                if now >= next {
-                    Step::Register
-                } else {
-                    Step::Wait(next)
-                }
+                at(next, Step::Register)
             }
             (RegistrationState::Over(ending), _) => Step::Over(ending),
         }

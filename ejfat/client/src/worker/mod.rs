@@ -244,6 +244,7 @@ impl Worker {
             registration,
             state: Box::new(state),
             shared: shared.clone(),
+            session: None,
             registered: Some(registered),
         };
         let is_over = shared.clone();

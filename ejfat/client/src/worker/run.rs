@@ -14,7 +14,7 @@ use super::{
     Departure, Registration, Shared, Wish, WorkerState,
     life::{Ending, Life, Notice, Step, StepAnswer},
 };
-use crate::{ApiCall, Cause, ClientError, Connection};
+use crate::{ApiCall, Cause, ClientError, Connection, connection::Client};
 
 /// The time limit of the calls of a registered worker: a state that arrives later than this is out of date.
 const QUICK: Duration = Duration::from_secs(1);
@@ -25,12 +25,13 @@ pub(super) struct Task {
     pub(super) registration: Registration,
     pub(super) state: Box<dyn Fn() -> WorkerState + Send + Sync>,
     pub(super) shared: Arc<Shared>,
+    pub(super) session: Option<RegisteredSession>,
     /// Gets the result of the first registration.
     pub(super) registered: Option<SyncSender<Result<(), ClientError>>>,
 }
 
 /// A worker session, with a connection that shows the session's token.
-struct RegisteredSession {
+pub(super) struct RegisteredSession {
     id: String,
     connection: Connection,
 }
@@ -39,7 +40,6 @@ impl Task {
     pub(super) async fn run(mut self, every: Duration) -> Departure {
         let began = Instant::now();
         let mut life = Life::new(every, seed());
-        let mut session = None;
         loop {
             match self.shared.wanted() {
                 Wish::Stay => {}
@@ -62,23 +62,23 @@ impl Task {
                     let _ = tokio::time::timeout(until.saturating_sub(now), wished).await;
                     continue;
                 }
-                Step::Register => self.register(&mut session).await.map(|()| StepAnswer::Done),
-                Step::SendState { may_be_ready } => self.send_state(session.as_ref(), may_be_ready).await,
-                Step::Look => self.look(session.as_ref()).await,
-                Step::Deregister => self.deregister(session.as_ref()).await,
+                Step::Register => self.register().await.map(|()| StepAnswer::Done),
+                Step::SendState { may_be_ready } => self.send_state(may_be_ready).await,
+                Step::Look => self.look().await,
+                Step::Deregister => self.deregister().await,
             };
             let step_answer = match &answer {
                 Ok(answer) => answer.clone(),
                 Err(error) => meaning(error),
             };
             let notice = life.answered(began.elapsed(), step, &step_answer);
-            self.keep(step, &life, session.as_ref(), answer, notice);
+            self.keep(step, &life, answer, notice);
         }
     }
 
-    async fn register(&self, session: &mut Option<RegisteredSession>) -> Result<(), ClientError> {
+    async fn register(&mut self) -> Result<(), ClientError> {
         let request = self.registration.request(&self.lb);
-        let call = async move |mut client: crate::connection::Client| client.register(request).await;
+        let call = async move |mut client: Client| client.register(request).await;
         let reply = self.connection.ask_and_explain(ApiCall::Register, call).await?;
         // A control plane that gives no session tokens takes the token that registered the worker.
         let connection = if reply.token.is_empty() {
@@ -86,38 +86,33 @@ impl Task {
         } else {
             self.connection.with_token(&reply.token)?
         };
-        *session = Some(RegisteredSession { id: reply.session_id, connection });
+        self.session = Some(RegisteredSession { id: reply.session_id, connection });
         Ok(())
     }
 
-    async fn send_state(
-        &self,
-        session: Option<&RegisteredSession>,
-        may_be_ready: bool,
-    ) -> Result<StepAnswer, ClientError> {
-        let Some(RegisteredSession { id, connection }) = session else {
+    async fn send_state(&self, may_be_ready: bool) -> Result<StepAnswer, ClientError> {
+        let Some(RegisteredSession { id, connection }) = &self.session else {
             return Ok(StepAnswer::Unknown(String::new()));
         };
         let request = (self.state)().request(id, &self.lb, SystemTime::now(), may_be_ready);
-        let call = async move |mut client: crate::connection::Client| client.send_state(request).await;
+        let call = async move |mut client: Client| client.send_state(request).await;
         connection.ask(ApiCall::SendState, QUICK, call).await.map(|_| StepAnswer::Done)
     }
 
     /// Asks how many slots the session has. It uses the token that registered the worker, because a session's token may not read
     /// the reservation.
-    async fn look(&self, session: Option<&RegisteredSession>) -> Result<StepAnswer, ClientError> {
+    async fn look(&self) -> Result<StepAnswer, ClientError> {
         let request = LoadBalancerStatusRequest { lb_id: self.lb.clone() };
-        let call =
-            async move |mut client: crate::connection::Client| client.load_balancer_status(request).await;
+        let call = async move |mut client: Client| client.load_balancer_status(request).await;
         let status = self.connection.ask(ApiCall::Status, QUICK, call).await?;
-        let id = session.map_or("", |session| session.id.as_str());
+        let id = self.session.as_ref().map_or("", |session| session.id.as_str());
         Ok(StepAnswer::Slots(slots(&status, id, &self.registration)))
     }
 
-    async fn deregister(&self, session: Option<&RegisteredSession>) -> Result<StepAnswer, ClientError> {
-        let Some(RegisteredSession { id, connection }) = session else { return Ok(StepAnswer::Done) };
+    async fn deregister(&self) -> Result<StepAnswer, ClientError> {
+        let Some(RegisteredSession { id, connection }) = &self.session else { return Ok(StepAnswer::Done) };
         let request = DeregisterRequest { lb_id: self.lb.clone(), session_id: id.clone() };
-        let call = async move |mut client: crate::connection::Client| client.deregister(request).await;
+        let call = async move |mut client: Client| client.deregister(request).await;
         connection.ask(ApiCall::Deregister, QUICK, call).await.map(|_| StepAnswer::Done)
     }
 
@@ -126,7 +121,6 @@ impl Task {
         &mut self,
         step: Step,
         life: &Life,
-        session: Option<&RegisteredSession>,
         answer: Result<StepAnswer, ClientError>,
         notice: Option<Notice>,
     ) {
@@ -154,7 +148,8 @@ impl Task {
             let _ = self.shared.gone.set(why);
         }
         self.shared.standing(|standing| {
-            standing.session = session.filter(|_| life.is_in()).map(|session| session.id.clone());
+            let session = self.session.as_ref().filter(|_| life.is_in());
+            standing.session = session.map(|session| session.id.clone());
             match (step, &answer) {
                 (Step::SendState { .. }, Ok(_)) => {
                     (standing.is_accepted, standing.accepted) = (true, standing.accepted + 1)

@@ -99,6 +99,13 @@ impl Site {
         self.state().weak.insert(token.to_owned());
     }
 
+    /// A new one, which is served without TLS.
+    pub(crate) fn served() -> (Self, GrpcServer) {
+        let site = Self::default();
+        let server = site.serve(0, None);
+        (site, server)
+    }
+
     /// Serves it on a port of loopback; with port 0 the Linux kernel chooses one.
     pub(crate) fn serve(&self, port: u16, tls: Option<ServerTls>) -> GrpcServer {
         self.serve_at((Ipv4Addr::LOCALHOST, port).into(), tls)

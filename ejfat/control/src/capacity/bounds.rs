@@ -1,13 +1,7 @@
 //! The least and the most slots of each worker.
 
+use super::Alarm;
 use crate::calendar::Demand;
-
-/// Bounds that exclude each other, and were loosened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Loosened {
-    pub(super) least: bool,
-    pub(super) most: bool,
-}
 
 /// What factors of an even share come to in slots, and at least one. A greatest factor of 0 stands for all slots.
 pub(super) fn bounds(slots: u32, even: f64, least_factor: f64, greatest_factor: f64) -> (u32, u32) {
@@ -16,16 +10,15 @@ pub(super) fn bounds(slots: u32, even: f64, least_factor: f64, greatest_factor: 
     (least, most.clamp(least, slots))
 }
 
-/// Loosens bounds that exclude each other, in proportion. Only the first `running` members' bounds are loosened, of
+/// Loosens bounds that exclude each other, in proportion, with an alarm. Only the first `running` members' bounds are loosened, of
 /// which there is one at least; the others are to have one slot each. There are no more members than slots.
-pub(super) fn loosen(slots: u32, demands: &mut [Demand], running: usize) -> Loosened {
+pub(super) fn loosen(slots: u32, demands: &mut [Demand], running: usize, alarms: &mut Vec<Alarm>) {
     let sum = |demands: &[Demand], of: fn(&Demand) -> u32| -> u64 {
         demands.iter().map(|demand| u64::from(of(demand))).sum()
     };
-    let mut loosened = Loosened::default();
     let (least, count) = (sum(demands, |demand| demand.least), demands.len() as u64);
     if least > u64::from(slots) {
-        loosened.least = true;
+        alarms.push(Alarm::LeastFactors);
         // One slot each, and a part of what is left for those that are to have more.
         let (left, more) = (u64::from(slots) - count, least - count);
         for demand in &mut *demands {
@@ -36,12 +29,11 @@ pub(super) fn loosen(slots: u32, demands: &mut [Demand], running: usize) -> Loos
     let most = sum(&demands[..running], |demand| demand.most);
     let left = u64::from(slots) - probes;
     if most < left {
-        loosened.most = true;
+        alarms.push(Alarm::GreatestFactors);
         for demand in &mut demands[..running] {
             demand.most = (u64::from(demand.most) * left).div_ceil(most) as u32;
         }
     }
-    loosened
 }
 
 #[cfg(test)]
@@ -65,7 +57,7 @@ mod tests {
                 let of = |member, least, most| Demand { member, weight: 1.0, least, most };
                 let mut demands: Vec<_> = (0..running).map(|member| of(member, least, most)).collect();
                 demands.extend((0..probes).map(|probe| of(running + probe, 1, 1)));
-                loosen(512, &mut demands, running.into());
+                loosen(512, &mut demands, running.into(), &mut Vec::new());
                 let got = counts(512, &demands);
                 assert!(got.is_ok(), "{running} and {probes} with {least} to {most}: {got:?}");
                 assert!(demands[running.into()..].iter().all(|probe| probe.most == 1));

@@ -1,6 +1,6 @@
 //! What a worker reports, and what two reports tell together.
 
-use crate::calendar::MemberId;
+use super::QUEUE;
 
 /// A worker's report of its state (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -8,7 +8,7 @@ pub struct Report {
     /// The part of the worker's memory for events that is in use, from 0 to 1.
     pub fill: f64,
     /// The change of the worker's weight in each second, where 1000 is the mean weight of all workers. If a worker has
-    /// reported only the value 0 in the last 10 s, the controller decides the worker's share.
+    /// reported only the value 0 in the last 10 s, the controller decides the worker's share. The value is finite.
     pub control_signal: f64,
     /// True if the worker takes events.
     pub is_ready: bool,
@@ -29,32 +29,6 @@ pub struct Counters {
     pub enqueue_errors: u64,
     /// The number of events that the worker's program took from the queue.
     pub dequeued: u64,
-}
-
-/// The reason why a report is refused.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum ReportError {
-    /// The report is from a member that has not joined. The value is the number of the member.
-    #[error("member {0} has not joined; register the worker first")]
-    Member(MemberId),
-    /// The fill level is not a number from 0 to 1. The value is the fill level.
-    #[error("the fill level is {0}; a worker reports one from 0 to 1")]
-    Fill(f64),
-    /// The control signal is not finite. The value is the control signal.
-    #[error("the control signal is {0}; a worker reports a finite number")]
-    ControlSignal(f64),
-}
-
-impl Report {
-    pub(super) fn check(&self) -> Result<(), ReportError> {
-        if !(0.0..=1.0).contains(&self.fill) {
-            return Err(ReportError::Fill(self.fill));
-        }
-        if !self.control_signal.is_finite() {
-            return Err(ReportError::ControlSignal(self.control_signal));
-        }
-        Ok(())
-    }
 }
 
 impl Counters {
@@ -91,9 +65,8 @@ impl Counters {
 }
 
 /// The events that a worker's program took between two reports, of which `before` is the earlier one of the same run.
-/// `queue` is the size of its queue in events, which matters only where the worker does not count what its program
-/// took.
-pub(super) fn dequeued(before: &Report, report: &Report, queue: f64) -> f64 {
+/// The size of its queue matters only where the worker does not count what its program took.
+pub(super) fn dequeued(before: &Report, report: &Report) -> f64 {
     let (was, now) = (&before.counters, &report.counters);
     if now.dequeued > 0 {
         return (now.dequeued - was.dequeued) as f64;
@@ -103,5 +76,5 @@ pub(super) fn dequeued(before: &Report, report: &Report, queue: f64) -> f64 {
     }
     let queued =
         (now.reassembled - was.reassembled) as f64 - (now.enqueue_errors - was.enqueue_errors) as f64;
-    queued - queue * (report.fill - before.fill)
+    queued - QUEUE * (report.fill - before.fill)
 }

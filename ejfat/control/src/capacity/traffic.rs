@@ -14,7 +14,7 @@ pub struct PlaneCounters<'a> {
     pub ticks: f64,
 }
 
-/// Periods that are remembered, which bounds [`super::ControllerConfig::delay`].
+/// Periods that are remembered, which bounds the age of workers' states.
 pub(super) const PERIODS: usize = 8;
 /// What is left of a window's sums after a period.
 const KEPT: f64 = 0.95;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use ejfat::Time;
 
-use super::{
-    ControllerConfig, Joining, Report, estimate::Estimate, report::dequeued, seconds_between, traffic::Sent,
-};
+use super::{Report, estimate::Estimate, report::dequeued, traffic::Sent};
+use crate::rate::seconds;
 
 /// The fill level above which a worker has a backlog. Workers with short queues and a few waiting events were without
 /// any in between two reports too often at 0.02, so that their capacity was taken to be too low.
@@ -31,12 +30,29 @@ const TOO_FAR_APART: f64 = 30.0;
 const IDLE: Duration = Duration::from_secs(1);
 /// A worker to which packets were sent for so long, and of which nothing moved, tells nothing.
 const STANDS_STILL: Duration = Duration::from_secs(5);
+/// A worker that counts events, has a backlog and takes no event for this time gets only one slot, unless this is so
+/// for all workers.
+const STOPPED: Duration = Duration::from_secs(2);
 /// A worker that sent no signal but 0 for so long is controlled by its counters again.
 const SIGNALS_END: Duration = Duration::from_secs(10);
 /// A signal changes a weight by this factor at most within a period, and a weight stays above this part of the mean
 /// one.
 const SIGNAL_FACTOR: f64 = 2.0;
 const LEAST_SIGNALLED: f64 = 0.01;
+
+/// What a worker asks for when it joins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Joining {
+    /// The weight of the worker as long as its capacity is not known, above 0 and at most 1000. The weight 1 stands for
+    /// an equal part of the events that workers with a known capacity leave, or for an even share if that is more.
+    pub weight: f64,
+    /// The least share of the worker, as a factor of an even share. It has to be finite and not negative. Even with a
+    /// factor of 0 a worker that is ready has at least one slot.
+    pub least_factor: f64,
+    /// The greatest share of the worker, as a factor of an even share; 0 means no limit. It has to be finite, and
+    /// either 0 or not below [`least_factor`](Joining::least_factor).
+    pub greatest_factor: f64,
+}
 
 /// The report that the next one is compared with.
 #[derive(Clone, Copy, Debug)]
@@ -125,13 +141,7 @@ impl Worker {
     }
 
     /// Takes a report. `measures_growth` says whether the growth of the fill level belongs to the present rates.
-    pub(super) fn report(
-        &mut self,
-        now: Time,
-        report: &Report,
-        measures_growth: bool,
-        config: &ControllerConfig,
-    ) {
+    pub(super) fn report(&mut self, now: Time, report: &Report, measures_growth: bool) {
         if report.is_ready && self.begun.is_none() {
             (self.begun, self.moved, self.agreed) = (Some(now), now, now);
         }
@@ -149,7 +159,7 @@ impl Worker {
             (self.consumed, self.most_taken) = (now, self.taken);
         }
         match self.base {
-            Some(base) => self.compare(now, &base, report, measures_growth, config),
+            Some(base) => self.compare(now, &base, report, measures_growth),
             None => self.begin(now, report, false),
         }
         self.newest = Some((now, *report));
@@ -159,14 +169,7 @@ impl Worker {
         self.base = Some(Base { came: now, report: *report, is_late });
     }
 
-    fn compare(
-        &mut self,
-        now: Time,
-        base: &Base,
-        report: &Report,
-        measures_growth: bool,
-        config: &ControllerConfig,
-    ) {
+    fn compare(&mut self, now: Time, base: &Base, report: &Report, measures_growth: bool) {
         let before = &base.report;
         if !report.counters.follow(&before.counters) {
             // The worker began again.
@@ -180,12 +183,12 @@ impl Worker {
             self.moved = now;
         }
         self.sent.add_arrived(report.counters.arrived().saturating_sub(before.counters.arrived()));
-        let events = dequeued(before, report, config.queue);
+        let events = dequeued(before, report);
         self.taken += events;
         if self.taken >= self.most_taken + 0.5 {
             (self.most_taken, self.consumed) = (self.taken, now);
         }
-        let seconds = seconds_between(base.came, now);
+        let seconds = seconds(base.came, now);
         // The further apart reports are, the fuller a queue has to be to have been so in between, too.
         let needed = (BACKLOG * seconds / USUAL).clamp(BACKLOG, FILLED);
         let has_backlog = before.fill.min(report.fill) > needed && seconds <= TOO_FAR_APART && !base.is_late;
@@ -232,7 +235,7 @@ impl Worker {
     /// The part of its share that a silent worker gets, by which its queue becomes shorter and its reports come again.
     /// It is halved each second, because nobody knows what the worker can take now.
     pub(super) fn relief(&self, now: Time) -> f64 {
-        let silent = self.silent_since(now).map(|since| seconds_between(since, now));
+        let silent = self.silent_since(now).map(|since| seconds(since, now));
         silent.map_or(1.0, |seconds| (-1.0 - seconds).max(-LONGEST_SILENCE).exp2())
     }
 
@@ -246,10 +249,10 @@ impl Worker {
         self.begun.is_some() && now >= self.moved + delay + STANDS_STILL
     }
 
-    /// Whether it has a backlog, and its program took no event of it for `limit`.
-    pub(super) fn has_stopped(&self, limit: Duration) -> bool {
+    /// Whether it has a backlog, and its program took no event of it for long.
+    pub(super) fn has_stopped(&self) -> bool {
         let counts = |report: &Report| report.counters.count() && report.fill > BACKLOG;
-        self.newest.is_some_and(|(came, report)| counts(&report) && came >= self.consumed + limit)
+        self.newest.is_some_and(|(came, report)| counts(&report) && came >= self.consumed + STOPPED)
     }
 
     /// The part of all events that it wants by its control signal. `None` if it sends none.

@@ -17,16 +17,16 @@ use ejfat::{
 };
 
 use super::{
+    ControlConfig,
     publisher::{Epoch, Publisher},
     senders::Senders,
 };
 use crate::{
-    boundary::Margins,
     calendar::{Calendar, Demand, MemberId, counts},
-    capacity::{Alarm, Controller, ControllerConfig, Decision, PlaneCounters},
+    capacity::{Alarm, Controller, DELAY, Decision, PlaneCounters},
     durable::Durable,
     p4::Members,
-    plane::{PlaneId, PlaneTimes},
+    plane::{PlaneId, PlaneKind},
     rate::RoutedRate,
     record::EpochRecord,
     reservation::{ReservationId, Strategy},
@@ -76,6 +76,7 @@ struct Ahead {
 pub(crate) struct Balancing {
     pub(crate) lb: LbId,
     pub(crate) reservation: ReservationId,
+    pub(crate) options: Arc<ControlConfig>,
     strategy: Strategy,
     controller: Controller,
     workers: BTreeMap<SessionId, Joined>,
@@ -121,13 +122,15 @@ impl Balancing {
         lb: LbId,
         reservation: ReservationId,
         strategy: Strategy,
-        config: ControllerConfig,
+        slots: u32,
+        options: Arc<ControlConfig>,
     ) -> Self {
         Self {
             lb,
             reservation,
+            options,
             strategy,
-            controller: Controller::new(config).expect("the options were checked"),
+            controller: Controller::new(slots, DELAY),
             workers: BTreeMap::new(),
             senders: Senders::default(),
             rate: RoutedRate::default(),
@@ -149,6 +152,11 @@ impl Balancing {
             is_anew: false,
             reports_first: false,
         }
+    }
+
+    /// Whether a plane tells no ticks, so that syncs are all that is known.
+    pub(crate) fn by_syncs(&self) -> bool {
+        self.options.has(PlaneKind::RuleByRule)
     }
 
     pub(crate) fn want(&mut self, need: Need) {
@@ -185,10 +193,10 @@ impl Balancing {
     }
 
     /// Makes the next epoch apply to all ticks, and notes which events may be split by that.
-    pub(crate) fn begin_anew(&mut self, now: Time, margins: &Margins) {
+    pub(crate) fn begin_anew(&mut self, now: Time) {
         let on_their_way = match self.highest_routed() {
-            Some(tick) => self.around(now, tick, margins),
-            None => self.on_their_way(now, margins),
+            Some(tick) => self.around(now, tick),
+            None => self.on_their_way(now),
         };
         self.unreported.push(on_their_way);
         self.reports_first = true;
@@ -224,24 +232,15 @@ impl Balancing {
         &mut self,
         now: Time,
         is_kept: impl Fn(IpAddr) -> bool,
-        by_syncs: bool,
-        margins: &Margins,
     ) -> Option<(u64, u64)> {
-        let split = if by_syncs { self.doubted(now, |address| !is_kept(address), margins) } else { None };
+        let split = if self.by_syncs() { self.doubted(now, |address| !is_kept(address)) } else { None };
         self.senders.keep(now, is_kept);
         split
     }
 
-    /// Follows a sender that counts from another tick now. Returns ranges of ticks that may be split: the first tick, and the
-    /// first behind. `by_syncs`: whether a plane tells no ticks.
-    pub(crate) fn followed(
-        &mut self,
-        now: Time,
-        tick: u64,
-        by_syncs: bool,
-        margins: &Margins,
-    ) -> Vec<(u64, u64)> {
-        let ahead = self.around(now, tick, margins);
+    /// Follows a sender that counts from another tick now. Returns ticks that may be split: the first one, and the first behind.
+    pub(crate) fn followed(&mut self, now: Time, tick: u64) -> Option<(u64, u64)> {
+        let ahead = self.around(now, tick);
         let stands_still = self.routed.is_none_or(|(_, rose)| now >= rose + STANDS_STILL);
         // Epochs do not begin anew while a proven sender is active at the highest tick, so forged syncs alone have no
         // effect.
@@ -249,13 +248,12 @@ impl Balancing {
             self.senders.proven(now).all(|of| of.tick < self.publisher.highest || of.age >= STANDS_STILL);
         if tick < self.publisher.highest && stands_still && is_alone && !self.is_anew {
             // No epoch would begin before the sender is where it was.
-            self.begin_anew(now, margins);
+            self.begin_anew(now);
             // Tables for low ticks may have gone meanwhile.
-            let fastest = self.fastest(now);
-            let since = margins.beyond_routed(tick, fastest, FOLLOWED) - tick;
-            return vec![(tick.saturating_sub(since), ahead.1)];
+            let since = self.beyond_reach(now, tick, FOLLOWED) - tick;
+            return Some((tick.saturating_sub(since), ahead.1));
         }
-        self.passed_boundaries(ahead.1).filter(|_| by_syncs).into_iter().collect()
+        self.passed_boundaries(ahead.1).filter(|_| self.by_syncs())
     }
 
     /// A tick below which no packet is on its way any more, by syncs.
@@ -272,9 +270,9 @@ impl Balancing {
     }
 
     /// Ends a period of the controller.
-    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)], margins: &Margins) -> Vec<Alarm> {
+    pub(crate) fn period(&mut self, now: Time, packets: &[(MemberId, u64)]) -> Vec<Alarm> {
         self.pass(now);
-        self.look_if_stuck(now, margins);
+        self.look_if_stuck(now);
         // A rate that is only partly known would make all events seem fewer.
         let ticks = if self.rate.is_settled(now) { self.rate.rate() } else { 0.0 };
         let counters = PlaneCounters { packets, ticks };
@@ -291,17 +289,17 @@ impl Balancing {
     }
 
     /// Begins epochs anew if senders stay below the ticks at which the next epoch can begin.
-    fn look_if_stuck(&mut self, now: Time, margins: &Margins) {
+    fn look_if_stuck(&mut self, now: Time) {
         let live = self.senders.proven(now).filter(|sender| sender.age < FLOWS);
         let Some(newest) = live.map(|sender| sender.tick).max().filter(|_| !self.is_anew) else { return };
         let stands_still =
             self.routed.is_some_and(|(tick, rose)| newest < tick && now >= rose + STANDS_STILL);
         let highest = self.highest_routed().map_or(newest, |tick| tick.max(newest));
-        let is_far = self.publisher.highest > margins.beyond_routed(highest, self.fastest(now), FAR_AHEAD);
+        let is_far = self.publisher.highest > self.beyond_reach(now, highest, FAR_AHEAD);
         if stands_still || is_far {
-            self.begin_anew(now, margins);
-            let low = margins.beyond_routed(newest, self.fastest(now), FOLLOWED) - newest;
-            let high = self.around(now, newest, margins).1;
+            self.begin_anew(now);
+            let low = self.beyond_reach(now, newest, FOLLOWED) - newest;
+            let high = self.around(now, newest).1;
             self.unreported.push((newest.saturating_sub(low), high));
         }
     }
@@ -316,7 +314,7 @@ impl Balancing {
 
     /// Takes the highest tick that a plane routed. If it is the first one since epochs began anew, returns the ticks that may be split:
     /// the first one, and the first one behind.
-    pub(crate) fn routed(&mut self, now: Time, tick: u64, margins: &Margins) -> Option<(u64, u64)> {
+    pub(crate) fn routed(&mut self, now: Time, tick: u64) -> Option<(u64, u64)> {
         match &mut self.routed {
             Some((highest, _)) if tick <= *highest => {}
             routed => *routed = Some((tick, now)),
@@ -324,18 +322,12 @@ impl Balancing {
         if let Some((highest, _)) = self.routed {
             self.rate.see(now, highest);
         }
-        std::mem::take(&mut self.reports_first).then(|| self.around(now, tick, margins))
+        std::mem::take(&mut self.reports_first).then(|| self.around(now, tick))
     }
 
     /// Takes what a plane routed above the horizon. If it goes on, and no tick below the horizon does, the senders have leapt there;
     /// returns the ticks that may be split then: the first one, and the first behind.
-    pub(crate) fn beyond(
-        &mut self,
-        now: Time,
-        plane: PlaneId,
-        beyond: BeyondHorizon,
-        margins: &Margins,
-    ) -> Option<(u64, u64)> {
+    pub(crate) fn beyond(&mut self, now: Time, plane: PlaneId, beyond: BeyondHorizon) -> Option<(u64, u64)> {
         if beyond.packets <= self.forged.get(&plane).copied().unwrap_or(0) {
             return None;
         }
@@ -350,7 +342,7 @@ impl Balancing {
             // A higher horizon has reached them: they were the senders'.
             let (routed, _) = self.routed.filter(|(tick, _)| *tick >= lowest)?;
             let from = self.begun_since(since)?.min(lowest);
-            return Some((from, self.around(now, routed, margins).1));
+            return Some((from, self.around(now, routed).1));
         }
         ahead.highest = ahead.highest.max(beyond.highest);
         ahead.rate.see(now, beyond.highest);
@@ -364,21 +356,22 @@ impl Balancing {
         self.leapt = Some(beyond.highest);
         self.want(Need::Urgent);
         let from = self.begun_since(since)?.min(beyond.lowest);
-        Some((from, self.around(now, beyond.highest, margins).1))
+        Some((from, self.around(now, beyond.highest).1))
     }
 
     pub(crate) fn highest_routed(&self) -> Option<u64> {
         self.routed.map(|(tick, _)| tick)
     }
 
-    /// Whether rates are known well enough for an epoch to begin. `by_syncs`: whether a plane tells no ticks.
-    pub(crate) fn may_begin(&mut self, now: Time, by_syncs: bool, times: &PlaneTimes) -> bool {
+    /// Whether rates are known well enough for an epoch to begin.
+    pub(crate) fn may_begin(&mut self, now: Time) -> bool {
         // It is not known yet where the senders are.
         if self.ahead.as_ref().is_some_and(|ahead| now < ahead.since + LEAPS + LEAPS) {
             return false;
         }
         let flows = self.routed.is_some_and(|(_, rose)| now < rose + FLOWS);
         let routed_is_known = !flows || self.rate.rate() > 0.0;
+        let by_syncs = self.by_syncs();
         let syncs_are_known = !by_syncs || self.senders.proven(now).next().is_some();
         // Planes that tell ticks refuse what comes too late.
         let settled = !by_syncs || self.senders.are_settled(now);
@@ -388,18 +381,19 @@ impl Balancing {
             return true;
         }
         let since = *self.held.get_or_insert(now);
-        known && now >= since + times.settle
+        known && now >= since + self.options.times.settle
     }
 
-    /// The boundary of the next epoch. It is that of the newest one if no tick can have reached that.
+    /// The boundary of the next epoch. It is that of the newest one if no tick can have reached that. Planes were asked at the time
+    /// `asked`, and `routed` is the highest tick of all planes.
     pub(crate) fn boundary(
         &self,
         now: Time,
-        evidence: Evidence,
+        asked: Time,
+        routed: Option<u64>,
         install: Duration,
-        margins: &Margins,
     ) -> Option<u64> {
-        let Evidence { asked, routed, by_syncs } = evidence;
+        let (by_syncs, margins) = (self.by_syncs(), &self.options.margins);
         let routed = routed.max(self.leapt.filter(|_| routed.is_some()));
         let since = Duration::from_nanos(now.0.saturating_sub(asked.0));
         let delay = since.saturating_add(install.saturating_mul(1 << self.publisher.tries.min(5)));
@@ -421,7 +415,8 @@ impl Balancing {
     }
 
     /// Ticks above it are not remembered by planes. `None` as long as no rate or no tick of the senders is known.
-    pub(crate) fn horizon(&self, now: Time, from: u64, margins: &Margins, times: &PlaneTimes) -> Option<u64> {
+    pub(crate) fn horizon(&self, now: Time, from: u64) -> Option<u64> {
+        let ControlConfig { margins, times, .. } = &*self.options;
         let by_syncs = margins.beyond_syncs(self.senders.expected(now), Duration::ZERO);
         let fastest = self.fastest(now);
         let anchor = from.max(by_syncs.unwrap_or(0));
@@ -488,7 +483,7 @@ impl Balancing {
         sessions.map(member).collect()
     }
 
-    /// Notes that an epoch is in force, but not on the planes that are away. `by_syncs` says whether a plane tells no ticks.
+    /// Notes that an epoch is in force, but not on the planes that are away.
     ///
     /// Returns `None` if the store has this epoch's calendar already. Otherwise the epoch is to be recorded, with the tick
     /// ([`EpochRecord::untold`]) from which on events may be split if this control plane dies.
@@ -497,7 +492,6 @@ impl Balancing {
         now: Time,
         reset: bool,
         away: impl Iterator<Item = PlaneId>,
-        by_syncs: bool,
     ) -> Option<Option<u64>> {
         if reset {
             (self.is_anew, self.routed) = (false, None);
@@ -518,7 +512,7 @@ impl Balancing {
         }
         self.recorded = recorded;
         // A sender may have passed the boundaries of the last seconds already, if it was too fast. That is known later only.
-        let doubted = self.boundaries.iter().map(|(_, from)| *from).filter(|_| by_syncs);
+        let doubted = self.boundaries.iter().map(|(_, from)| *from).filter(|_| self.by_syncs());
         Some(lacks.into_iter().chain(doubted).min())
     }
 
@@ -527,17 +521,6 @@ impl Balancing {
         let newest = self.publisher.newest();
         newest.map(|newest| calendar_counts(&newest.calendar).into_iter().collect()).unwrap_or_default()
     }
-}
-
-/// What a boundary is computed from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Evidence {
-    /// When planes were asked.
-    pub(crate) asked: Time,
-    /// The highest tick of all planes.
-    pub(crate) routed: Option<u64>,
-    /// Whether a plane tells no ticks.
-    pub(crate) by_syncs: bool,
 }
 
 fn calendar_counts(calendar: &Calendar) -> BTreeMap<MemberId, u32> {

@@ -6,17 +6,19 @@ use ejfat::{Time, lb::LbId};
 
 use super::{
     Action, Control, LATEST, RETRY, Report,
-    balancing::{Evidence, Need},
-    planes::{RuleOrder, StageOrder},
+    balancing::Need,
+    planes::RuleOrder,
     publisher::{Epoch, Phase, Staging, Step},
     split_report,
 };
-use crate::{plane::PlaneKind, record::EpochRecord};
+use crate::{
+    plane::{PlaneKind, Stage},
+    record::EpochRecord,
+};
 
 impl Control {
     /// Begins a new epoch where one is wanted and may begin.
     pub(super) fn begin_epoch(&mut self, now: Time, lb: LbId) {
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
         if of.need == Need::None || !of.publisher.is_idle() || now < of.not_before {
             self.retry_at = self.retry_at.into_iter().chain(Some(of.not_before).filter(|at| *at > now)).min();
@@ -25,14 +27,14 @@ impl Control {
         if now < self.waits_until && !self.planes.are_in_use() {
             return self.wake_to_retry(now);
         }
-        if by_syncs && of.is_untouched() && !of.is_anew() {
+        if of.by_syncs() && of.is_untouched() && !of.is_anew() {
             // A boundary would need syncs, and it is not needed: the new tables may apply to all ticks.
             of.apply_to_all_ticks();
         }
         if of.is_anew() {
             let epoch = of.epoch(0, self.registry.durable());
             self.rule(now, lb, epoch, None);
-        } else if !of.may_begin(now, by_syncs, &self.options.times) {
+        } else if !of.may_begin(now) {
             self.wake_to_retry(now);
         } else {
             let target = (lb, of.reservation);
@@ -55,12 +57,12 @@ impl Control {
         let senders = self.registry.durable().senders_of(lb).map(|sender| sender.address).collect();
         let order = RuleOrder { senders, over: of.over(now), reset: of.is_anew() };
         let target = (lb, of.reservation);
-        let Ok(waiting) = self.planes.begin_by_rules(now, target, &epoch, order, &mut self.out) else {
+        let Some(waiting) = self.planes.begin_by_rules(now, target, &epoch, order, &mut self.out) else {
             // All epoch ids are in use until senders have passed older ticks. Planes are not asked again at each answer.
             of.not_before = now + RETRY;
             return self.wake_to_retry(now);
         };
-        if self.planes.has(PlaneKind::Staged) {
+        if self.options.has(PlaneKind::Staged) {
             of.mixed = self.planes.first_tick_by_rules(lb);
         }
         of.need = Need::None;
@@ -78,7 +80,7 @@ impl Control {
             Step::Ruled { until, epoch, horizon } => {
                 // Planes that tell no ticks do not refuse what comes too late.
                 if now > until && !of.is_anew() {
-                    let behind = of.on_their_way(now, &self.options.margins).1;
+                    let behind = of.on_their_way(now).1;
                     of.unreported.push((epoch.from, behind));
                 }
                 self.stage(now, lb, *epoch, horizon);
@@ -97,21 +99,18 @@ impl Control {
     }
 
     fn looked(&mut self, now: Time, lb: LbId, asked: Time, routed: Option<u64>) {
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
         let Some(of) = self.lbs.get_mut(&lb) else { return };
         if of.is_anew() {
             // The load balancer began anew after planes were asked: what they routed before does not count.
             let epoch = of.epoch(0, self.registry.durable());
             return self.rule(now, lb, epoch, None);
         }
-        let (margins, times) = (&self.options.margins, &self.options.times);
-        let evidence = Evidence { asked, routed, by_syncs };
-        let Some(from) = of.boundary(now, evidence, self.planes.install(), margins) else {
+        let Some(from) = of.boundary(now, asked, routed, self.planes.install()) else {
             // No tick is left, or no sync has come.
             of.not_before = now + LATEST;
             return self.wake_to_retry(now);
         };
-        let horizon = of.horizon(now, from, margins, times);
+        let horizon = of.horizon(now, from);
         let epoch = of.epoch(from, self.registry.durable());
         self.rule(now, lb, epoch, horizon);
     }
@@ -124,9 +123,9 @@ impl Control {
         // A plane that is away may lack an epoch that the control plane before published and did not record.
         let resumed = of.publisher.resumed_from.take().filter(|_| self.planes.away().next().is_some());
         resumed.into_iter().for_each(|from| of.publisher.may_split_from(from));
-        let order = StageOrder { epoch: &epoch, in_place, reset, horizon };
-        let waiting = self.planes.stage(now, (lb, of.reservation), &order, &mut self.out);
-        let is_begun = self.planes.has(PlaneKind::RuleByRule);
+        let stage = Stage { lb, from: epoch.from, in_place, horizon, reset, rules: epoch.rules.clone() };
+        let waiting = self.planes.stage(now, (lb, of.reservation), stage, &mut self.out);
+        let is_begun = self.options.has(PlaneKind::RuleByRule);
         let took = BTreeSet::new();
         let staging =
             Staging { epoch, in_place, reset, waiting, took, refused: false, lost: false, is_begun };
@@ -137,8 +136,7 @@ impl Control {
 
     fn begun(&mut self, now: Time, lb: LbId, may_split: Option<u64>, reset: bool) {
         let Some(of) = self.lbs.get_mut(&lb) else { return };
-        let by_syncs = self.planes.has(PlaneKind::RuleByRule);
-        let recorded = of.begun(now, reset, self.planes.away(), by_syncs);
+        let recorded = of.begun(now, reset, self.planes.away());
         let number = of.publisher.number;
         let Some(newest) = of.publisher.newest() else { return };
         let from = newest.from;
@@ -149,12 +147,11 @@ impl Control {
             self.out.extend(change.map(|change| Action::Store(vec![change])));
         }
         self.out.push(Action::Report(Report::Epoch { lb, number, from }));
-        let margins = &self.options.margins;
-        let doubts = of.senders.doubts().map(|(_, tick)| of.around(now, tick, margins));
-        let below = of.below(now, self.planes.first_tick_by_rules(lb), margins);
-        let doubts: Vec<_> = doubts.chain(below).filter(|_| by_syncs).collect();
+        let doubts = of.senders.doubts().map(|(_, tick)| of.around(now, tick));
+        let below = of.below(now, self.planes.first_tick_by_rules(lb));
+        let doubts: Vec<_> = doubts.chain(below).filter(|_| of.by_syncs()).collect();
         // An epoch of all ticks ends no open range. Such a range then ends where the senders may be.
-        let end = if reset { of.behind(now, margins) } else { from };
+        let end = if reset { of.behind(now) } else { from };
         let split = may_split.map(|open| (open, end)).into_iter().chain(doubts);
         let split = split.chain(of.unreported.drain(..));
         self.out.extend(split.filter_map(|ticks| split_report(lb, ticks)));

@@ -24,12 +24,13 @@ use ejfat::{
     lb::{BeyondHorizon, LbId, Rule, Rules},
 };
 
-use super::{Action, Report, publisher::Epoch};
+use super::{Action, ControlConfig, Report, publisher::Epoch};
 use crate::{
     calendar::MemberId,
     config::Config,
-    p4::{Change, EpochError, Epochs},
-    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneState, PlaneTimes, Stage},
+    p4::{Change, Epochs},
+    plane::{Answer, Call, Order, Outcome, PlaneId, PlaneKind, PlaneState, Stage},
+    rate::remember,
     reservation::ReservationId,
 };
 
@@ -132,14 +133,6 @@ pub(crate) enum Effect {
     },
 }
 
-#[derive(Debug)]
-pub(crate) struct StageOrder<'a> {
-    pub(crate) epoch: &'a Epoch,
-    pub(crate) in_place: bool,
-    pub(crate) reset: bool,
-    pub(crate) horizon: Option<u64>,
-}
-
 /// What planes without sets of tables need to know beside an epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleOrder {
@@ -159,7 +152,7 @@ pub(crate) struct Planes {
     next_term: u64,
     /// The first term that is the next control plane's.
     last_term: u64,
-    times: PlaneTimes,
+    options: Arc<ControlConfig>,
     took: VecDeque<Duration>,
     destinations: Arc<Rules>,
     /// The epochs of planes without sets of tables, and the senders that they take.
@@ -169,8 +162,7 @@ pub(crate) struct Planes {
 fn destinations(config: &Config) -> Rules {
     let mut rules = Rules::default();
     for (lb, of) in config.load_balancers() {
-        let v4 = of.data_v4.map(IpAddr::V4);
-        for address in v4.into_iter().chain(of.data_v6.map(IpAddr::V6)) {
+        for address in of.data_addresses() {
             // An address that no plane takes is left out: the configuration's reader refuses it.
             let _ = rules.insert(Rule::Destination { address, lb }, true);
         }
@@ -179,12 +171,7 @@ fn destinations(config: &Config) -> Rules {
 }
 
 impl Planes {
-    pub(crate) fn new(
-        kinds: &BTreeMap<PlaneId, PlaneKind>,
-        config: &Config,
-        term: NonZeroU64,
-        times: PlaneTimes,
-    ) -> Self {
+    pub(crate) fn new(options: Arc<ControlConfig>, config: &Config, term: NonZeroU64) -> Self {
         let plane = |kind: PlaneKind| Plane {
             kind,
             state: State::Gone,
@@ -196,21 +183,16 @@ impl Planes {
             refusals: 0,
         };
         Self {
-            planes: kinds.iter().map(|(id, kind)| (*id, plane(*kind))).collect(),
+            planes: options.planes.iter().map(|(id, kind)| (*id, plane(*kind))).collect(),
             calls: BTreeMap::new(),
             next_call: 0,
             next_term: term.get().saturating_mul(1 << CONNECTIONS),
             last_term: term.get().saturating_add(1).saturating_mul(1 << CONNECTIONS),
-            times,
+            options,
             took: VecDeque::new(),
             destinations: Arc::new(destinations(config)),
             by_rules: BTreeMap::new(),
         }
-    }
-
-    /// Whether a plane of this kind is configured.
-    pub(crate) fn has(&self, kind: PlaneKind) -> bool {
-        self.planes.values().any(|plane| plane.kind == kind)
     }
 
     /// Whether every plane is in use.
@@ -235,6 +217,20 @@ impl Planes {
         self.calls.insert(number, Pending { plane, purpose, sent: now });
         let term = self.planes.get(&plane).map_or(0, |plane| plane.term);
         Action::Call(Call { plane, number, term, order })
+    }
+
+    /// Makes a call of all planes of a kind that are in use. Returns these planes.
+    fn call_all(
+        &mut self,
+        now: Time,
+        kind: PlaneKind,
+        purpose: Purpose,
+        order: &Order,
+        out: &mut Vec<Action>,
+    ) -> BTreeSet<PlaneId> {
+        let planes = self.in_use(kind);
+        out.extend(planes.iter().map(|plane| self.call(now, *plane, purpose, order.clone())));
+        planes
     }
 
     pub(crate) fn connected(&mut self, now: Time, plane: PlaneId) -> Vec<Effect> {
@@ -276,48 +272,42 @@ impl Planes {
 
     /// Planes with a call that is not answered for too long.
     pub(crate) fn silent(&self, now: Time) -> BTreeSet<PlaneId> {
-        let late = self.calls.values().filter(|call| now >= call.sent + self.times.lost);
+        let late = self.calls.values().filter(|call| now >= call.sent + self.options.times.lost);
         late.map(|call| call.plane).collect()
     }
 
     pub(crate) fn next_silent(&self) -> Option<Time> {
-        self.calls.values().map(|call| call.sent + self.times.lost).min()
+        self.calls.values().map(|call| call.sent + self.options.times.lost).min()
     }
 
     /// The time from a call until all planes have carried it out.
     pub(crate) fn install(&self) -> Duration {
-        let Some(longest) = self.took.iter().max() else { return self.times.install };
-        match (self.has(PlaneKind::Staged), self.has(PlaneKind::RuleByRule)) {
+        let Some(longest) = self.took.iter().max() else { return self.options.times.install };
+        match (self.options.has(PlaneKind::Staged), self.options.has(PlaneKind::RuleByRule)) {
             // Planes that tell their ticks refuse tables that come too late, so the time may be short.
             (_, false) => (*longest).max(LEAST_INSTALL),
-            (false, true) => (*longest).max(self.times.install),
+            (false, true) => (*longest).max(self.options.times.install),
             // The planes without sets of tables get an epoch first, and the others after them.
-            (true, true) => 2 * (*longest).max(self.times.install),
+            (true, true) => 2 * (*longest).max(self.options.times.install),
         }
     }
 
     /// Asks all planes what they routed.
     pub(crate) fn look(&mut self, now: Time, counters: bool, out: &mut Vec<Action>) {
-        for plane in self.in_use(PlaneKind::Staged) {
-            out.push(self.call(now, plane, Purpose::Look(None), Order::Look { counters }));
-        }
+        let order = Order::Look { counters };
+        self.call_all(now, PlaneKind::Staged, Purpose::Look(None), &order, out);
         if counters {
-            for plane in self.in_use(PlaneKind::RuleByRule) {
-                out.push(self.call(now, plane, Purpose::Look(None), Order::Look { counters }));
-            }
+            self.call_all(now, PlaneKind::RuleByRule, Purpose::Look(None), &order, out);
         }
     }
 
     /// Asks all planes that tell it what they routed, for an epoch. Returns the planes.
     pub(crate) fn look_for(&mut self, now: Time, target: Target, out: &mut Vec<Action>) -> BTreeSet<PlaneId> {
-        let planes = self.in_use(PlaneKind::Staged);
-        for plane in &planes {
-            out.push(self.call(now, *plane, Purpose::Look(Some(target)), Order::Look { counters: false }));
-        }
-        planes
+        let order = Order::Look { counters: false };
+        self.call_all(now, PlaneKind::Staged, Purpose::Look(Some(target)), &order, out)
     }
 
-    /// Begins an epoch on planes without sets of tables. Returns the planes.
+    /// Begins an epoch on planes without sets of tables. Returns the planes, or `None` if they have no room for it yet.
     pub(crate) fn begin_by_rules(
         &mut self,
         now: Time,
@@ -325,9 +315,9 @@ impl Planes {
         epoch: &Epoch,
         order: RuleOrder,
         out: &mut Vec<Action>,
-    ) -> Result<BTreeSet<PlaneId>, EpochError> {
-        if !self.has(PlaneKind::RuleByRule) {
-            return Ok(BTreeSet::new());
+    ) -> Option<BTreeSet<PlaneId>> {
+        if !self.options.has(PlaneKind::RuleByRule) {
+            return Some(BTreeSet::new());
         }
         let (lb, _) = target;
         let RuleOrder { senders, over, reset } = order;
@@ -340,11 +330,8 @@ impl Planes {
         changes.extend(epochs.begin(epoch.from, &epoch.calendar, &epoch.members, over)?);
         changes.splice(0..0, changes_of_senders(lb, taken, &senders));
         *taken = senders;
-        let planes = self.in_use(PlaneKind::RuleByRule);
-        for plane in &planes {
-            out.push(self.call(now, *plane, Purpose::Rules(target), Order::Change(changes.clone())));
-        }
-        Ok(planes)
+        let order = Order::Change(changes);
+        Some(self.call_all(now, PlaneKind::RuleByRule, Purpose::Rules(target), &order, out))
     }
 
     /// Members that the rules of an epoch name, on planes whose epochs share the rules of members.
@@ -361,23 +348,10 @@ impl Planes {
         &mut self,
         now: Time,
         target: Target,
-        order: &StageOrder<'_>,
+        stage: Stage,
         out: &mut Vec<Action>,
     ) -> BTreeSet<PlaneId> {
-        let StageOrder { epoch, in_place, reset, horizon } = *order;
-        let planes = self.in_use(PlaneKind::Staged);
-        for plane in &planes {
-            let stage = Stage {
-                lb: target.0,
-                from: epoch.from,
-                in_place,
-                horizon,
-                reset,
-                rules: epoch.rules.clone(),
-            };
-            out.push(self.call(now, *plane, Purpose::Stage(target), Order::Stage(stage)));
-        }
-        planes
+        self.call_all(now, PlaneKind::Staged, Purpose::Stage(target), &Order::Stage(stage), out)
     }
 
     pub(crate) fn withdraw(
@@ -405,11 +379,8 @@ impl Planes {
         let Some((_, taken)) = self.by_rules.get_mut(&lb) else { return };
         let changes = changes_of_senders(lb, taken, &senders);
         *taken = senders;
-        if changes.is_empty() {
-            return;
-        }
-        for plane in self.in_use(PlaneKind::RuleByRule) {
-            out.push(self.call(now, plane, Purpose::Tidy, Order::Change(changes.clone())));
+        if !changes.is_empty() {
+            self.call_all(now, PlaneKind::RuleByRule, Purpose::Tidy, &Order::Change(changes), out);
         }
     }
 
@@ -420,16 +391,11 @@ impl Planes {
 
     /// Deletes the tables of a load balancer that nobody has reserved.
     pub(crate) fn free(&mut self, now: Time, lb: LbId, out: &mut Vec<Action>) {
-        for plane in self.in_use(PlaneKind::Staged) {
-            out.push(self.call(now, plane, Purpose::Tidy, Order::Stage(no_tables(lb))));
-        }
+        self.call_all(now, PlaneKind::Staged, Purpose::Tidy, &Order::Stage(no_tables(lb)), out);
         if let Some((epochs, taken)) = self.by_rules.remove(&lb) {
             let sources = taken.into_iter().map(|address| Rule::Source { lb, address });
-            let rules: Vec<_> = sources.chain(epochs.whole()).collect();
-            let changes: Vec<_> = rules.into_iter().map(|rule| Change::Delete(rule.key())).collect();
-            for plane in self.in_use(PlaneKind::RuleByRule) {
-                out.push(self.call(now, plane, Purpose::Tidy, Order::Change(changes.clone())));
-            }
+            let changes = sources.chain(epochs.whole()).map(|rule| Change::Delete(rule.key())).collect();
+            self.call_all(now, PlaneKind::RuleByRule, Purpose::Tidy, &Order::Change(changes), out);
         }
     }
 
@@ -459,10 +425,7 @@ impl Planes {
             return effects;
         }
         if let Purpose::Stage(_) | Purpose::Rules(_) = purpose {
-            if self.took.len() == REMEMBERED {
-                self.took.pop_front();
-            }
-            self.took.push_back(Duration::from_nanos(now.0.saturating_sub(sent.0)));
+            remember(&mut self.took, REMEMBERED, Duration::from_nanos(now.0.saturating_sub(sent.0)));
         }
         if let (Purpose::Stage(_), Some(of)) = (purpose, self.planes.get_mut(&plane)) {
             of.refusals = if let Outcome::Done { .. } = answer.outcome { 0 } else { of.refusals + 1 };
@@ -490,7 +453,7 @@ impl Planes {
                 let effect = answered(target, PlaneAnswer::Staged { took: true });
                 routed.map(Effect::Routed).into_iter().chain([effect]).collect()
             }
-            (Purpose::Stage(target), Outcome::Routed { .. }) => {
+            (Purpose::Stage(target), Outcome::Routed) => {
                 vec![answered(target, PlaneAnswer::Staged { took: false })]
             }
             (Purpose::Stage(target), Outcome::Refused { why }) => {
@@ -501,7 +464,7 @@ impl Planes {
             (Purpose::Withdraw(target), Outcome::Done { .. }) => {
                 vec![answered(target, PlaneAnswer::Withdrawn { gave: true })]
             }
-            (Purpose::Withdraw(target), Outcome::Routed { .. }) => {
+            (Purpose::Withdraw(target), Outcome::Routed) => {
                 vec![answered(target, PlaneAnswer::Withdrawn { gave: false })]
             }
             (Purpose::Load, Outcome::Done { .. }) => {
@@ -541,9 +504,10 @@ mod tests {
 
     #[test]
     fn no_connection_gets_a_term_of_the_next_control_plane() {
-        let kinds = [(PlaneId(0), PlaneKind::Staged)].into();
+        let planes = [(PlaneId(0), PlaneKind::Staged)].into();
+        let options = Arc::new(ControlConfig { planes, ..ControlConfig::default() });
         let term = NonZeroU64::new(3).expect("a term");
-        let mut planes = Planes::new(&kinds, &Config::default(), term, PlaneTimes::default());
+        let mut planes = Planes::new(options, &Config::default(), term);
         let connect = |planes: &mut Planes| planes.connected(Time(0), PlaneId(0));
         let claims = |effects: &[Effect]| {
             let of = |effect: &Effect| match effect {

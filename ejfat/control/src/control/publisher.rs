@@ -25,6 +25,7 @@ use crate::{
     calendar::{Calendar, MemberId},
     p4::Members,
     plane::PlaneId,
+    rate::remember,
 };
 
 /// Epochs of a load balancer that are remembered, as many as a plane has sets of tables.
@@ -212,54 +213,23 @@ impl Publisher {
         }
     }
 
-    /// Takes what a plane answered.
+    /// Takes what a plane answered, if it is waited for.
     pub(crate) fn answered(&mut self, plane: PlaneId, answer: PlaneAnswer) -> Step {
-        match answer {
-            PlaneAnswer::Looked(routed) => self.looked(plane, routed),
-            PlaneAnswer::Ruled => self.ruled(plane),
-            PlaneAnswer::Staged { took } => self.staged(plane, took),
-            PlaneAnswer::Withdrawn { gave } => self.withdrawn(plane, gave),
-        }
-    }
-
-    /// Takes what a plane routed, with its answer to a look.
-    fn looked(&mut self, plane: PlaneId, tick: Option<u64>) -> Step {
-        if let Phase::Looking { waiting, routed, .. } = &mut self.phase
-            && waiting.remove(&plane)
-        {
-            *routed = (*routed).max(tick);
-        }
-        self.step()
-    }
-
-    /// A plane without sets of tables has the epoch.
-    fn ruled(&mut self, plane: PlaneId) -> Step {
-        if let Phase::Rules { waiting, .. } = &mut self.phase {
-            waiting.remove(&plane);
-        }
-        self.step()
-    }
-
-    /// A plane took the tables, or refused them.
-    fn staged(&mut self, plane: PlaneId, took: bool) -> Step {
-        if let Phase::Staging(staging) = &mut self.phase
-            && staging.waiting.remove(&plane)
-        {
-            if took {
-                staging.took.insert(plane);
-            } else {
-                staging.refused = true;
+        match (&mut self.phase, answer) {
+            (Phase::Looking { waiting, routed, .. }, PlaneAnswer::Looked(tick)) => {
+                *routed = (*routed).max(tick.filter(|_| waiting.contains(&plane)));
+                waiting.remove(&plane);
             }
-        }
-        self.step()
-    }
-
-    /// A plane gave tables back, or did not because packets met them.
-    fn withdrawn(&mut self, plane: PlaneId, gave: bool) -> Step {
-        if let Phase::Withdrawing { waiting, met, .. } = &mut self.phase
-            && waiting.remove(&plane)
-        {
-            *met |= !gave;
+            (Phase::Rules { waiting, .. }, PlaneAnswer::Ruled) => drop(waiting.remove(&plane)),
+            (Phase::Staging(staging), PlaneAnswer::Staged { took }) => {
+                let is_expected = staging.waiting.remove(&plane);
+                staging.refused |= is_expected && !took;
+                staging.took.extend((is_expected && took).then_some(plane));
+            }
+            (Phase::Withdrawing { waiting, met, .. }, PlaneAnswer::Withdrawn { gave }) => {
+                *met |= waiting.remove(&plane) && !gave;
+            }
+            _ => {}
         }
         self.step()
     }
@@ -339,9 +309,6 @@ impl Publisher {
         self.highest = self.highest.max(epoch.from);
         (self.tries, self.is_resumed) = (0, false);
         self.number += 1;
-        if self.history.len() == REMEMBERED {
-            self.history.pop_front();
-        }
-        self.history.push_back(epoch);
+        remember(&mut self.history, REMEMBERED, epoch);
     }
 }

@@ -29,7 +29,7 @@ struct Versioned {
 struct TokenValue {
     v: u32,
     parent: u32,
-    kind: TokenKindValue,
+    kind: TokenKind,
     name: String,
     sha256: String,
     permissions: Vec<String>,
@@ -41,14 +41,6 @@ struct TokenValue {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum TokenKindValue {
-    Created,
-    Reservation,
-    Session,
-}
-
-#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReservationValue {
     v: u32,
@@ -57,19 +49,11 @@ struct ReservationValue {
     owner: u32,
     #[serde(deserialize_with = "Option::deserialize")]
     token: Option<u32>,
-    ip_family: IpFamilyValue,
+    ip_family: IpFamily,
     strategy: String,
     #[serde(deserialize_with = "Option::deserialize")]
     until_ms: Option<u64>,
     created_ms: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum IpFamilyValue {
-    Dual,
-    V4,
-    V6,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -133,10 +117,46 @@ struct AuditValue {
 
 pub(super) fn encode(record: &Record) -> Vec<u8> {
     match record {
-        Record::Token(token) => json(&TokenValue::from(token)),
-        Record::Reservation(reservation) => json(&ReservationValue::from(reservation)),
+        Record::Token(token) => json(&TokenValue {
+            v: VERSION,
+            parent: token.parent.0,
+            kind: token.kind,
+            name: token.name.clone(),
+            sha256: token.hash.to_string(),
+            permissions: token.permissions.iter().map(ToString::to_string).collect(),
+            most_reservations: token.limits.reservations,
+            longest_ms: token.limits.longest.map(ms),
+            created_ms: token.created.0,
+        }),
+        Record::Reservation(reservation) => json(&ReservationValue {
+            v: VERSION,
+            id: reservation.id.0,
+            name: reservation.name.clone(),
+            owner: reservation.owner.0,
+            token: reservation.token.map(|token| token.0),
+            ip_family: reservation.ip_family,
+            strategy: reservation.strategy.name().to_owned(),
+            until_ms: reservation.until.map(|until| until.0),
+            created_ms: reservation.created.0,
+        }),
         Record::Sender(_) => json(&SenderValue { v: VERSION }),
-        Record::Session(session) => json(&SessionValue::from(session)),
+        Record::Session(session @ WorkerSession { worker, .. }) => json(&SessionValue {
+            v: VERSION,
+            lb: session.lb.get(),
+            reservation: session.reservation.0,
+            token: session.token.map(|token| token.0),
+            member: session.member,
+            name: worker.name.clone(),
+            weight: worker.weight,
+            address: worker.address,
+            port: worker.port,
+            port_bits: worker.port_bits,
+            min_factor: worker.min_factor,
+            max_factor: worker.max_factor,
+            keep_lb_header: worker.keep_lb_header,
+            slots: session.slots.iter().map(|range| (range.first, range.count)).collect(),
+            registered_ms: session.registered.0,
+        }),
         Record::Epoch(EpochRecord { number, from, slots, untold, .. }) => json(&EpochValue {
             v: VERSION,
             number: *number,
@@ -145,7 +165,13 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
             untold: *untold,
         }),
         Record::Next(_, next) => json(&NextValue { v: VERSION, next: *next }),
-        Record::Audit(_, entry) => json(&AuditValue::from(entry)),
+        Record::Audit(_, entry) => json(&AuditValue {
+            v: VERSION,
+            at_ms: entry.at.0,
+            by: entry.by.map(|by| by.0),
+            call: entry.call.clone(),
+            what: entry.what.clone(),
+        }),
     }
 }
 
@@ -158,7 +184,23 @@ pub(super) fn decode(key: Key, bytes: &[u8]) -> Result<Record, String> {
         ));
     }
     Ok(match key {
-        Key::Token(id) => Record::Token(read::<TokenValue>(bytes)?.token(id)?),
+        Key::Token(id) => {
+            let value: TokenValue = read(bytes)?;
+            let permissions = value.permissions.iter().map(|text| text.parse()).collect::<Result<_, _>>();
+            Record::Token(Token {
+                id,
+                parent: TokenId(value.parent),
+                kind: value.kind,
+                name: value.name,
+                hash: hash(&value.sha256).ok_or("has a hash that is not 64 hexadecimal digits")?,
+                permissions: permissions.map_err(|why| format!("is wrong: {why}"))?,
+                limits: TokenLimits {
+                    reservations: value.most_reservations,
+                    longest: value.longest_ms.map(Duration::from_millis),
+                },
+                created: WallTime(value.created_ms),
+            })
+        }
         Key::Reservation(lb) => {
             let value: ReservationValue = read(bytes)?;
             Record::Reservation(Reservation {
@@ -167,11 +209,7 @@ pub(super) fn decode(key: Key, bytes: &[u8]) -> Result<Record, String> {
                 name: value.name,
                 owner: TokenId(value.owner),
                 token: value.token.map(TokenId),
-                ip_family: match value.ip_family {
-                    IpFamilyValue::Dual => IpFamily::DualStack,
-                    IpFamilyValue::V4 => IpFamily::V4,
-                    IpFamilyValue::V6 => IpFamily::V6,
-                },
+                ip_family: value.ip_family,
                 strategy: Strategy::ALL
                     .into_iter()
                     .find(|known| known.name() == value.strategy)
@@ -224,49 +262,6 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl From<&Token> for TokenValue {
-    fn from(token: &Token) -> Self {
-        Self {
-            v: VERSION,
-            parent: token.parent.0,
-            kind: match token.kind {
-                TokenKind::Created => TokenKindValue::Created,
-                TokenKind::Reservation => TokenKindValue::Reservation,
-                TokenKind::Session => TokenKindValue::Session,
-            },
-            name: token.name.clone(),
-            sha256: token.hash.to_string(),
-            permissions: token.permissions.iter().map(ToString::to_string).collect(),
-            most_reservations: token.limits.reservations,
-            longest_ms: token.limits.longest.map(ms),
-            created_ms: token.created.0,
-        }
-    }
-}
-
-impl TokenValue {
-    fn token(self, id: TokenId) -> Result<Token, String> {
-        let permissions = self.permissions.iter().map(|text| text.parse());
-        Ok(Token {
-            id,
-            parent: TokenId(self.parent),
-            kind: match self.kind {
-                TokenKindValue::Created => TokenKind::Created,
-                TokenKindValue::Reservation => TokenKind::Reservation,
-                TokenKindValue::Session => TokenKind::Session,
-            },
-            name: self.name,
-            hash: hash(&self.sha256).ok_or("has a hash that is not 64 hexadecimal digits")?,
-            permissions: permissions.collect::<Result<_, _>>().map_err(|why| format!("is wrong: {why}"))?,
-            limits: TokenLimits {
-                reservations: self.most_reservations,
-                longest: self.longest_ms.map(Duration::from_millis),
-            },
-            created: WallTime(self.created_ms),
-        })
-    }
-}
-
 fn hash(text: &str) -> Option<TokenHash> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -278,49 +273,6 @@ fn hash(text: &str) -> Option<TokenHash> {
     };
     let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
     bytes.collect::<Option<Vec<u8>>>()?.try_into().ok().map(TokenHash)
-}
-
-impl From<&Reservation> for ReservationValue {
-    fn from(reservation: &Reservation) -> Self {
-        Self {
-            v: VERSION,
-            id: reservation.id.0,
-            name: reservation.name.clone(),
-            owner: reservation.owner.0,
-            token: reservation.token.map(|token| token.0),
-            ip_family: match reservation.ip_family {
-                IpFamily::DualStack => IpFamilyValue::Dual,
-                IpFamily::V4 => IpFamilyValue::V4,
-                IpFamily::V6 => IpFamilyValue::V6,
-            },
-            strategy: reservation.strategy.name().to_owned(),
-            until_ms: reservation.until.map(|until| until.0),
-            created_ms: reservation.created.0,
-        }
-    }
-}
-
-impl From<&WorkerSession> for SessionValue {
-    fn from(session: &WorkerSession) -> Self {
-        let worker = &session.worker;
-        Self {
-            v: VERSION,
-            lb: session.lb.get(),
-            reservation: session.reservation.0,
-            token: session.token.map(|token| token.0),
-            member: session.member,
-            name: worker.name.clone(),
-            weight: worker.weight,
-            address: worker.address,
-            port: worker.port,
-            port_bits: worker.port_bits,
-            min_factor: worker.min_factor,
-            max_factor: worker.max_factor,
-            keep_lb_header: worker.keep_lb_header,
-            slots: session.slots.iter().map(|range| (range.first, range.count)).collect(),
-            registered_ms: session.registered.0,
-        }
-    }
 }
 
 impl SessionValue {
@@ -338,17 +290,5 @@ impl SessionValue {
             max_factor: self.max_factor,
             keep_lb_header: self.keep_lb_header,
         })
-    }
-}
-
-impl From<&AuditEntry> for AuditValue {
-    fn from(entry: &AuditEntry) -> Self {
-        Self {
-            v: VERSION,
-            at_ms: entry.at.0,
-            by: entry.by.map(|by| by.0),
-            call: entry.call.clone(),
-            what: entry.what.clone(),
-        }
     }
 }

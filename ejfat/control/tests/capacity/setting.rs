@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use ejfat::Time;
 use ejfat_control::{
     calendar::MemberId,
-    capacity::{Alarm, Controller, ControllerConfig, Counters, Joining, PlaneCounters, Report},
+    capacity::{Alarm, Controller, Counters, DELAY, Joining, PlaneCounters, Report},
 };
 use simnet::Random;
 
@@ -231,12 +231,11 @@ impl Run {
         for at in (1..rates.len()).rev() {
             rates.swap(at, random.below(at as u64 + 1) as usize);
         }
-        let delay = Duration::from_secs_f64(setting.age.max(0.5));
-        let config = ControllerConfig { delay, slots: setting.slots, ..ControllerConfig::default() };
+        let delay = Duration::from_secs_f64(setting.age).max(DELAY);
         let mut run = Self {
             events: setting.load * rates.iter().sum::<f64>(),
             programs: Vec::new(),
-            controller: Controller::new(config).expect("options in range"),
+            controller: Controller::new(setting.slots, delay),
             random,
             second: 0,
             staged: VecDeque::new(),
@@ -251,7 +250,7 @@ impl Run {
     pub(crate) fn join(&mut self, rate: f64) {
         let member = self.programs.len() as MemberId;
         let now = time(self.second as f64);
-        self.controller.join(member, self.setting.joining, now).expect("a new member");
+        assert!(self.controller.join(member, self.setting.joining, now), "a new member");
         let mut program = Program::new(&self.setting);
         program.set_rate(rate, self.setting.queue);
         self.programs.push(program);
@@ -313,7 +312,7 @@ impl Run {
             while program.reports.front().is_some_and(|(at, _)| *at <= to + STEP / 2.0) {
                 let (_, report) = program.reports.pop_front().expect("there is one");
                 if report.fill <= 1.0 && unit(&mut self.random) >= self.setting.lost_reports {
-                    self.controller.report(member as MemberId, time(to), &report).expect("a true report");
+                    self.controller.report(member as MemberId, time(to), &report);
                 }
             }
         }

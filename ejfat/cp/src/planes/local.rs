@@ -12,7 +12,6 @@ pub(super) struct Local(pub(super) Arc<SharedDataPlane>);
 
 impl Port for Local {
     fn call(&mut self, call: &Call) -> Result<Outcome, String> {
-        let before = self.0.ticks().term.map_or(0, NonZeroU64::get);
         let mut write = match self.0.write(NonZeroU64::new(call.term)) {
             Ok(write) => write,
             Err(WriteError::StaleTerm { .. }) => return Ok(Outcome::Replaced),
@@ -22,7 +21,7 @@ impl Port for Local {
             Order::Claim | Order::Look { .. } => {
                 drop(write);
                 let counters = matches!(call.order, Order::Claim | Order::Look { counters: true });
-                return Ok(Outcome::State(Box::new(self.state(before, counters))));
+                return Ok(Outcome::State(Box::new(self.state(counters))));
             }
             Order::Stage(stage) => write.stage(&staged(stage)),
             Order::Withdraw { lb, from } => write.withdraw(*lb, *from),
@@ -39,23 +38,21 @@ impl Port for Local {
             Ok(()) | Err(WriteError::Withdraw(WithdrawError::Absent { .. })) => {
                 Outcome::Done { routed: Some(self.0.ticks().routed) }
             }
-            Err(WriteError::Stage(StageError::Routed { newest, .. })) => {
-                Outcome::Routed { newest: Some(newest) }
-            }
-            Err(WriteError::Withdraw(WithdrawError::Routed { .. })) => Outcome::Routed { newest: None },
+            Err(WriteError::Stage(StageError::Routed { .. }))
+            | Err(WriteError::Withdraw(WithdrawError::Routed { .. })) => Outcome::Routed,
             Err(why) => Outcome::Refused { why: why.to_string() },
         })
     }
 }
 
 impl Local {
-    fn state(&self, term: u64, counters: bool) -> PlaneState {
+    fn state(&self, counters: bool) -> PlaneState {
         let ticks = self.0.ticks();
         let packets = counters.then(|| {
             let members = self.0.counters().members.into_iter();
             members.map(|(member, sent)| (member, sent.packets)).collect()
         });
-        PlaneState { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets }
+        PlaneState { routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets }
     }
 }
 

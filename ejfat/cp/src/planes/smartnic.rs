@@ -59,9 +59,7 @@ impl SmartNic {
         }
         Ok(Outcome::Done { routed: None })
     }
-}
 
-impl SmartNic {
     fn changed(&self, change: &Change) -> RuleChange {
         match *change {
             Change::Insert(rule) => RuleChange::Insert(self.with_next_hop(rule)),

@@ -32,8 +32,7 @@ impl Staged {
     fn state(&mut self, counters: bool) -> Result<PlaneState, ClientError> {
         let ticks = self.0.ticks()?;
         let packets = if counters { Some(packets(&self.0.counters()?)) } else { None };
-        let term = ticks.term.map_or(0, NonZeroU64::get);
-        Ok(PlaneState { term, routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets })
+        Ok(PlaneState { routed: ticks.routed, sets: ticks.sets, beyond: ticks.beyond, packets })
     }
 
     fn carry_out(&mut self, call: &Call) -> Result<Outcome, ClientError> {
@@ -69,23 +68,20 @@ impl Staged {
         let (gone, come) = differences(present, wanted);
         self.0.edit(&gone, &come, true, When::Next).map(drop)
     }
-}
 
-impl Staged {
     /// Finds out what a refusal with the code `FAILED_PRECONDITION` means, by a look at the data plane's term, ticks and sets.
     fn explained(&mut self, call: &Call, why: String) -> Result<Outcome, ClientError> {
         let ticks = self.0.ticks()?;
         if ticks.term.is_some_and(|term| term.get() > call.term) {
             return Ok(Outcome::Replaced);
         }
-        let newest = |lb: LbId| ticks.routed.get(&lb).copied();
         Ok(match &call.order {
-            Order::Stage(stage) if newest(stage.lb).is_some_and(|newest| newest >= stage.from) => {
-                Outcome::Routed { newest: newest(stage.lb) }
+            Order::Stage(stage)
+                if ticks.routed.get(&stage.lb).is_some_and(|newest| *newest >= stage.from) =>
+            {
+                Outcome::Routed
             }
-            Order::Withdraw { lb, from } if ticks.sets.contains(&(*lb, *from)) => {
-                Outcome::Routed { newest: newest(*lb) }
-            }
+            Order::Withdraw { lb, from } if ticks.sets.contains(&(*lb, *from)) => Outcome::Routed,
             Order::Withdraw { .. } => Outcome::Done { routed: Some(ticks.routed) },
             _ => Outcome::Refused { why },
         })

@@ -2,43 +2,32 @@
 
 use super::Histogram;
 
-/// The cause for which a bridge lost an event. An event that the reassembler gave up does not count as lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum EventLossCause {
-    /// No worker that may get the event was subscribed when the event was dropped.
-    NoWorker,
-    /// No ring had room for the event, and the back-pressure policy dropped the event.
-    /// [`BackPressure::DropNewest`](super::BackPressure::DropNewest) drops every complete event for which no ring has
-    /// room. [`BackPressure::Hold`](super::BackPressure::Hold) drops an event if more than
-    /// [`Config::most_waiting`](super::Config::most_waiting) events wait.
-    NoCredit,
-    /// The event is longer than the ring of every worker that may get the event.
-    TooLarge,
-    /// The event waited for room, and was dropped when a newer event began to wait.
-    Displaced,
-    /// The event waited for room longer than [`Config::hold`](super::Config::hold).
-    Expired,
-    /// The event was being written into the ring of a worker that ended.
-    WorkerEnded,
-}
-
-impl EventLossCause {
-    /// All causes of loss, in the order of their discriminants.
-    pub const ALL: [Self; 6] =
-        [Self::NoWorker, Self::NoCredit, Self::TooLarge, Self::Displaced, Self::Expired, Self::WorkerEnded];
-
-    /// Returns the name of this cause in counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NoWorker => "no_worker",
-            Self::NoCredit => "no_credit",
-            Self::TooLarge => "too_large",
-            Self::Displaced => "displaced",
-            Self::Expired => "expired",
-            Self::WorkerEnded => "worker_ended",
-        }
+named! {
+    /// The cause for which a bridge lost an event. An event that the reassembler gave up does not count as lost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum EventLossCause {
+        /// No worker that may get the event was subscribed when the event was dropped.
+        NoWorker = "no_worker",
+        /// No ring had room for the event, and the back-pressure policy dropped the event.
+        /// [`BackPressure::DropNewest`](super::BackPressure::DropNewest) drops every complete event for which no ring
+        /// has room. [`BackPressure::Hold`](super::BackPressure::Hold) drops an event if more than
+        /// [`Config::most_waiting`](super::Config::most_waiting) events wait.
+        NoCredit = "no_credit",
+        /// The event is longer than the ring of every worker that may get the event.
+        TooLarge = "too_large",
+        /// The event waited for room, and was dropped when a newer event began to wait.
+        Displaced = "displaced",
+        /// The event waited for room longer than [`Config::hold`](super::Config::hold).
+        Expired = "expired",
+        /// The event was being written into the ring of a worker that ended.
+        WorkerEnded = "worker_ended",
     }
+
+    /// All causes of loss, in the order of their discriminants.
+    ALL;
+    /// Returns the name of this cause in counters.
+    name;
 }
 
 /// The counters of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent +

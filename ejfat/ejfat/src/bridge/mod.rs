@@ -197,7 +197,7 @@ impl Dispatcher {
             self.workers.give_back(worker, run);
         }
         self.counters.incomplete += 1;
-        self.traces.lost(&event.trace(EventOutcome::Incomplete));
+        self.traces.add(&event.trace(EventOutcome::Incomplete));
     }
 
     /// Handles the credit words of a worker's ring. `words` has one credit word for each slot of the ring.
@@ -302,7 +302,7 @@ impl Dispatcher {
     fn drop_event(&mut self, id: EventBufferId, loss: EventLossCause) {
         if let Some(event) = self.take(id) {
             self.count_loss(loss, &event.opened);
-            self.traces.lost(&event.trace(EventOutcome::Lost(loss)));
+            self.traces.add(&event.trace(EventOutcome::Lost(loss)));
             self.actions.push_back(DispatchAction::Drop { id });
         }
     }
@@ -325,7 +325,7 @@ impl Dispatcher {
     ) -> Option<Descriptor> {
         let (worker, run) = to;
         let trace = EventTrace { worker: Some(worker), sent: Some(now), ..event.trace(EventOutcome::Sent) };
-        let tag = self.traces.sent(&trace);
+        let tag = self.traces.add(&trace);
         let Opened { name, tick, length, .. } = event.opened;
         let (sequence, offset) = self.workers.send(now, worker, run, (length, tag))?;
         self.traces.number(tag, sequence);
@@ -364,7 +364,7 @@ impl Dispatcher {
 
     fn lose(&mut self, now: Time, unix: u64, opened: Opened, loss: EventLossCause) -> EventLossCause {
         let event = EventState { opened, at: now, unix, last: now, state: State::Spill };
-        self.traces.lost(&event.trace(EventOutcome::Lost(loss)));
+        self.traces.add(&event.trace(EventOutcome::Lost(loss)));
         self.count_loss(loss, &opened);
         loss
     }
@@ -392,7 +392,7 @@ impl Dispatcher {
     }
 
     /// Returns the state and counters of all subscribed workers.
-    pub fn workers(&self) -> impl Iterator<Item = WorkerStats<'_>> {
+    pub fn workers(&self) -> impl Iterator<Item = WorkerStats> + '_ {
         self.workers.stats()
     }
 

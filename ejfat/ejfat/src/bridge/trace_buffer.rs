@@ -62,7 +62,7 @@ impl TraceBuffer {
         Self { traces: Vec::new(), capacity, written: 0 }
     }
 
-    fn add(&mut self, trace: &EventTrace) -> u32 {
+    pub(super) fn add(&mut self, trace: &EventTrace) -> u32 {
         let tag = self.written;
         self.written = tag.wrapping_add(1);
         let at = tag as usize % self.capacity;
@@ -71,14 +71,6 @@ impl TraceBuffer {
             None => self.traces.push(*trace),
         }
         tag
-    }
-
-    pub(super) fn sent(&mut self, trace: &EventTrace) -> u32 {
-        self.add(trace)
-    }
-
-    pub(super) fn lost(&mut self, trace: &EventTrace) {
-        self.add(trace);
     }
 
     fn get(&mut self, tag: u32) -> Option<&mut EventTrace> {

@@ -64,11 +64,11 @@ pub(super) struct SubscribedWorker {
 
 /// The state and counters of a worker.
 #[derive(Clone, Copy, Debug)]
-pub struct WorkerStats<'a> {
+pub struct WorkerStats {
     /// The id of the worker.
     pub id: WorkerId,
     /// The name that the worker gave in its subscription. The name has no influence on the decisions of the dispatcher.
-    pub name: &'a str,
+    pub name: WorkerName,
     /// The events that the worker takes.
     pub filter: Filter,
     /// The delivery mode by which the bridge puts events into the worker's ring.
@@ -401,12 +401,12 @@ impl Workers {
         self.iter().filter(|worker| worker.slots.outstanding() > 0).map(|worker| worker.id)
     }
 
-    pub(super) fn stats(&self) -> impl Iterator<Item = WorkerStats<'_>> {
+    pub(super) fn stats(&self) -> impl Iterator<Item = WorkerStats> + '_ {
         self.iter().map(|worker| {
             let geometry = worker.slots.geometry();
             WorkerStats {
                 id: worker.id,
-                name: &worker.name,
+                name: worker.name,
                 filter: worker.filter,
                 placing: worker.placing,
                 slots: geometry.slots(),

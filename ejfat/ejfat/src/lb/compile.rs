@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Epoch, LbId, Member, Rules, TickPrefix};
+use crate::segment::IpVersion;
 
 /// The index that marks a slot without a member. No member has the index 65,535, because there are fewer members.
 const NONE: u16 = u16::MAX;
@@ -44,9 +45,7 @@ impl Calendar {
         }
         slots[first..][..len].get(usize::from(slot)).copied().unwrap_or(NONE)
     }
-}
 
-impl Calendar {
     /// Returns the slots that have a member, each with the index of its member. The slots are in ascending order.
     pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
         let SlotsAt { first, len, sorted } = self.slots;
@@ -125,8 +124,8 @@ impl<'a> Compiler<'a> {
 
     fn member(&mut self, id: u16) -> u16 {
         *self.index.entry(id).or_insert_with(|| {
-            let find = |v6| self.rules.members.get(&(self.lb, v6, id)).copied();
-            self.members.push(MemberEntry { id, v4: find(false), v6: find(true) });
+            let find = |ip| self.rules.members.get(&(self.lb, ip, id)).copied();
+            self.members.push(MemberEntry { id, v4: find(IpVersion::V4), v6: find(IpVersion::V6) });
             (self.members.len() - 1) as u16
         })
     }

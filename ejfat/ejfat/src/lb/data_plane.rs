@@ -10,7 +10,6 @@ use super::{
     rewrite,
     sets::{BeyondHorizon, NO_HORIZON, Set, Sets, StageError, WithdrawError},
     tables::RouteRef,
-    version,
 };
 use crate::{Time, segment::IpVersion, wire::LbHeader};
 
@@ -342,7 +341,7 @@ impl DataPlane {
         let found = match header {
             _ if !sets.allows(at, from) => Err(DropCause::BlockedSrc),
             Err(cause) => Err(*cause),
-            Ok(header) => sets.sets[at].tables.find(version(from), header),
+            Ok(header) => sets.sets[at].tables.find(IpVersion::of(from), header),
         };
         (at, found)
     }

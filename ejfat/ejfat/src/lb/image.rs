@@ -25,37 +25,33 @@ use super::{
     sets::Sets,
 };
 
-/// A table of an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ImageTable {
-    /// The destination addresses, each with its load balancer.
-    Destinations,
-    /// The allowed source addresses, each with the last set of tables that allows the address.
-    Sources,
-    /// The first ticks of all ranges of ticks, as a binary search tree.
-    Begins,
-    /// The ranges of ticks, each with the number of its set of tables and with the index of its epoch.
-    Ranges,
-    /// The epochs, each with the location of its calendar in the table [`ImageTable::Slots`].
-    Epochs,
-    /// The slots of all calendars, each with the position of its member in [`Image::members`].
-    Slots,
-    /// The members, each with one entry for IPv4 and one entry for IPv6.
-    Members,
+named! {
+    /// A table of an image.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum ImageTable {
+        /// The destination addresses, each with its load balancer.
+        Destinations = "destination addresses",
+        /// The allowed source addresses, each with the last set of tables that allows the address.
+        Sources = "source addresses",
+        /// The first ticks of all ranges of ticks, as a binary search tree.
+        Begins = "ranges of ticks",
+        /// The ranges of ticks, each with the number of its set of tables and with the index of its epoch.
+        Ranges = "ranges of ticks",
+        /// The epochs, each with the location of its calendar in the table [`ImageTable::Slots`].
+        Epochs = "epochs",
+        /// The slots of all calendars, each with the position of its member in [`Image::members`].
+        Slots = "calendar slots",
+        /// The members, each with one entry for IPv4 and one entry for IPv6.
+        Members = "members",
+    }
+
+    /// All tables, in the order of their discriminants.
+    ALL;
+    /// Returns what the table has, for people.
+    name;
 }
 
 impl ImageTable {
-    /// All tables, in the order of their discriminants.
-    pub const ALL: [Self; 7] = [
-        Self::Destinations,
-        Self::Sources,
-        Self::Begins,
-        Self::Ranges,
-        Self::Epochs,
-        Self::Slots,
-        Self::Members,
-    ];
-
     /// Returns the number of entries that the table has in hardware, including unused entries.
     pub const fn entries(self) -> usize {
         match self {
@@ -64,17 +60,6 @@ impl ImageTable {
             Self::Epochs => EPOCHS,
             Self::Slots => SLOTS,
             Self::Members => 2 * MEMBERS,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Destinations => "destination addresses",
-            Self::Sources => "source addresses",
-            Self::Begins | Self::Ranges => "ranges of ticks",
-            Self::Epochs => "epochs",
-            Self::Slots => "calendar slots",
-            Self::Members => "members",
         }
     }
 }

@@ -34,8 +34,6 @@ mod sets;
 mod tables;
 mod tick;
 
-use std::net::IpAddr;
-
 pub use cause::DropCause;
 pub use counters::{Drops, LbCounters, Traffic};
 pub use data_plane::DataPlane;
@@ -48,8 +46,6 @@ pub use rules::{Changes, Rules, diff};
 pub use sets::{BeyondHorizon, StageError, WithdrawError};
 pub use tables::{LbTables, Route, Tables};
 pub use tick::{TickPrefix, prefixes};
-
-use crate::segment::IpVersion;
 
 /// One of the load balancers that share the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,12 +77,5 @@ impl LbId {
 
     fn index(self) -> usize {
         usize::from(self.0)
-    }
-}
-
-fn version(address: IpAddr) -> IpVersion {
-    match address {
-        IpAddr::V4(_) => IpVersion::V4,
-        IpAddr::V6(_) => IpVersion::V6,
     }
 }

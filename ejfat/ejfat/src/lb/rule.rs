@@ -2,43 +2,34 @@
 
 use std::{fmt, net::IpAddr};
 
-use super::{LbId, RuleError, TickPrefix, version};
+use super::{LbId, RuleError, TickPrefix};
 use crate::segment::IpVersion;
 
-/// A table of the data plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Table {
-    /// The addresses of the load balancers.
-    Destination,
-    /// The IPv4 addresses from which load balancers take packets.
-    SourceV4,
-    /// The IPv6 addresses from which load balancers take packets.
-    SourceV6,
-    /// The prefixes of ticks, each with its epoch.
-    Epoch,
-    /// The slots of all calendars, each with its member.
-    Calendar,
-    /// The states and destinations of the members.
-    Member,
+named! {
+    /// A table of the data plane.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Table {
+        /// The addresses of the load balancers.
+        Destination = "ip_dst_filter_table",
+        /// The IPv4 addresses from which load balancers take packets.
+        SourceV4 = "ipv4_src_filter_table",
+        /// The IPv6 addresses from which load balancers take packets.
+        SourceV6 = "ipv6_src_filter_table",
+        /// The prefixes of ticks, each with its epoch.
+        Epoch = "epoch_assign_table",
+        /// The slots of all calendars, each with its member.
+        Calendar = "load_balance_calendar_table",
+        /// The states and destinations of the members.
+        Member = "member_info_lookup_table",
+    }
+
+    /// All tables, in the order in which [`Rules::iter`](super::Rules::iter) returns their rules.
+    ALL;
+    /// Returns the name of the table in the P4 data plane.
+    name;
 }
 
 impl Table {
-    /// All tables, in the order in which [`Rules::iter`](super::Rules::iter) returns their rules.
-    pub const ALL: [Self; 6] =
-        [Self::Destination, Self::SourceV4, Self::SourceV6, Self::Epoch, Self::Calendar, Self::Member];
-
-    /// Returns the name of the table in the P4 data plane.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Destination => "ip_dst_filter_table",
-            Self::SourceV4 => "ipv4_src_filter_table",
-            Self::SourceV6 => "ipv6_src_filter_table",
-            Self::Epoch => "epoch_assign_table",
-            Self::Calendar => "load_balance_calendar_table",
-            Self::Member => "member_info_lookup_table",
-        }
-    }
-
     /// Returns the maximum number of rules that this table can have on our own data planes, for all load balancers
     /// together.
     pub const fn limit(self) -> usize {
@@ -113,6 +104,19 @@ pub struct Forward {
 impl Forward {
     /// The maximum of [`Forward::port_bits`], with which a member has 2^14 UDP ports.
     pub const MOST_BITS: u8 = 14;
+
+    fn check(&self, ip: IpVersion) -> Result<(), RuleError> {
+        if IpVersion::of(self.address) != ip {
+            return Err(RuleError::Family(self.address));
+        }
+        if self.port == 0 {
+            return Err(RuleError::PortBase);
+        }
+        if self.port_bits > Self::MOST_BITS {
+            return Err(RuleError::PortBits(self.port_bits));
+        }
+        check_unicast(self.address)
+    }
 }
 
 /// The state of a member, which decides whether packets are sent to the member.
@@ -246,21 +250,6 @@ impl Rule {
             Self::Member { ip, member: Member::Forward(forward), .. } => forward.check(ip),
             _ => Ok(()),
         }
-    }
-}
-
-impl Forward {
-    fn check(&self, ip: IpVersion) -> Result<(), RuleError> {
-        if version(self.address) != ip {
-            return Err(RuleError::Family(self.address));
-        }
-        if self.port == 0 {
-            return Err(RuleError::PortBase);
-        }
-        if self.port_bits > Self::MOST_BITS {
-            return Err(RuleError::PortBits(self.port_bits));
-        }
-        check_unicast(self.address)
     }
 }
 

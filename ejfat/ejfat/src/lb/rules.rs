@@ -19,12 +19,8 @@ pub struct Rules {
     pub(super) epochs: BTreeMap<(LbId, TickPrefix), Epoch>,
     /// The member of each calendar slot. The key consists of the load balancer, the epoch and the number of the slot.
     pub(super) calendar: BTreeMap<(LbId, u32, u16), u16>,
-    /// The members. The key consists of the load balancer, the IP version (true for IPv6) and the member id.
-    pub(super) members: BTreeMap<(LbId, bool, u16), Member>,
-}
-
-fn ip_of(v6: bool) -> IpVersion {
-    if v6 { IpVersion::V6 } else { IpVersion::V4 }
+    /// The members. The key consists of the load balancer, the IP version and the member id.
+    pub(super) members: BTreeMap<(LbId, IpVersion, u16), Member>,
 }
 
 fn copied<'a, K: Copy + Ord + 'a, V: Copy + 'a>(
@@ -35,25 +31,18 @@ fn copied<'a, K: Copy + Ord + 'a, V: Copy + 'a>(
 
 fn put<K: Ord, V>(
     map: &mut BTreeMap<K, V>,
-    table: Table,
     key: K,
     value: V,
-    replace: bool,
-    limit: usize,
+    (table, limit, replace): (Table, usize, bool),
 ) -> Result<(), RuleError> {
     let full = map.len() >= limit;
     match map.entry(key) {
-        Entry::Occupied(_) if !replace => Err(RuleError::Exists(table)),
-        Entry::Vacant(_) if full => Err(RuleError::Full { table, limit }),
-        Entry::Occupied(mut entry) => {
-            entry.insert(value);
-            Ok(())
-        }
-        Entry::Vacant(entry) => {
-            entry.insert(value);
-            Ok(())
-        }
+        Entry::Occupied(_) if !replace => return Err(RuleError::Exists(table)),
+        Entry::Vacant(_) if full => return Err(RuleError::Full { table, limit }),
+        Entry::Occupied(mut entry) => drop(entry.insert(value)),
+        Entry::Vacant(entry) => drop(entry.insert(value)),
     }
+    Ok(())
 }
 
 impl Rules {
@@ -83,23 +72,13 @@ impl Rules {
     ) -> Result<(), RuleError> {
         rule.check()?;
         let table = rule.key().table();
-        let limit = limit(table);
+        let how = (table, limit(table), replace);
         match rule {
-            Rule::Destination { address, lb } => {
-                put(&mut self.destinations, table, address, lb, replace, limit)
-            }
-            Rule::Source { lb, address } => {
-                put(self.sources_mut(address), table, (lb, address), (), replace, limit)
-            }
-            Rule::Epoch { lb, ticks, epoch } => {
-                put(&mut self.epochs, table, (lb, ticks), epoch, replace, limit)
-            }
-            Rule::Slot { lb, epoch, slot, member } => {
-                put(&mut self.calendar, table, (lb, epoch, slot), member, replace, limit)
-            }
-            Rule::Member { lb, ip, id, member } => {
-                put(&mut self.members, table, (lb, ip == IpVersion::V6, id), member, replace, limit)
-            }
+            Rule::Destination { address, lb } => put(&mut self.destinations, address, lb, how),
+            Rule::Source { lb, address } => put(self.sources_mut(address), (lb, address), (), how),
+            Rule::Epoch { lb, ticks, epoch } => put(&mut self.epochs, (lb, ticks), epoch, how),
+            Rule::Slot { lb, epoch, slot, member } => put(&mut self.calendar, (lb, epoch, slot), member, how),
+            Rule::Member { lb, ip, id, member } => put(&mut self.members, (lb, ip, id), member, how),
         }
     }
 
@@ -111,7 +90,7 @@ impl Rules {
             RuleKey::Source { lb, address } => drop(self.sources_mut(address).remove(&(lb, address))),
             RuleKey::Epoch { lb, ticks } => drop(self.epochs.remove(&(lb, ticks))),
             RuleKey::Slot { lb, epoch, slot } => drop(self.calendar.remove(&(lb, epoch, slot))),
-            RuleKey::Member { lb, ip, id } => drop(self.members.remove(&(lb, ip == IpVersion::V6, id))),
+            RuleKey::Member { lb, ip, id } => drop(self.members.remove(&(lb, ip, id))),
         }
         Some(rule)
     }
@@ -131,7 +110,7 @@ impl Rules {
                 Rule::Slot { lb, epoch, slot, member: *self.calendar.get(&(lb, epoch, slot))? }
             }
             RuleKey::Member { lb, ip, id } => {
-                Rule::Member { lb, ip, id, member: *self.members.get(&(lb, ip == IpVersion::V6, id))? }
+                Rule::Member { lb, ip, id, member: *self.members.get(&(lb, ip, id))? }
             }
         })
     }
@@ -145,8 +124,7 @@ impl Rules {
         let epochs = self.epochs.iter().map(|(&(lb, ticks), &epoch)| Rule::Epoch { lb, ticks, epoch });
         let slots = self.calendar.iter();
         let slots = slots.map(|(&(lb, epoch, slot), &member)| Rule::Slot { lb, epoch, slot, member });
-        let members = self.members.iter();
-        let members = members.map(|(&(lb, v6, id), &member)| Rule::Member { lb, ip: ip_of(v6), id, member });
+        let members = self.members.iter().map(|(&(lb, ip, id), &member)| Rule::Member { lb, ip, id, member });
         destinations.chain(sources).chain(epochs).chain(slots).chain(members)
     }
 
@@ -159,7 +137,7 @@ impl Rules {
             sources_v6: copied(self.sources_v6.range((lb, none)..=(lb, most))),
             epochs: copied(self.epochs.iter().filter(|((of, _), _)| *of == lb)),
             calendar: copied(self.calendar.range((lb, 0, 0)..=(lb, u32::MAX, u16::MAX))),
-            members: copied(self.members.range((lb, false, 0)..=(lb, true, u16::MAX))),
+            members: copied(self.members.range((lb, IpVersion::V4, 0)..=(lb, IpVersion::V6, u16::MAX))),
         }
     }
 

@@ -210,24 +210,22 @@ impl Sets {
         if tick <= self.horizon {
             self.newest = self.newest.max(Some(tick));
         } else {
-            self.routed_beyond(tick);
+            self.add_beyond(BeyondHorizon { packets: 1, lowest: tick, highest: tick });
         }
         self.sets[at].hits += 1;
     }
 
     #[cold]
-    fn routed_beyond(&mut self, tick: u64) {
-        let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, lowest: tick, highest: tick });
-        beyond.packets += 1;
-        (beyond.lowest, beyond.highest) = (beyond.lowest.min(tick), beyond.highest.max(tick));
-    }
-
-    /// Adds `more`, which an engine counted, to the field `beyond`.
-    pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
+    fn add_beyond(&mut self, more: BeyondHorizon) {
         let beyond = self.beyond.get_or_insert(BeyondHorizon { packets: 0, ..more });
         beyond.packets += more.packets;
         beyond.lowest = beyond.lowest.min(more.lowest);
         beyond.highest = beyond.highest.max(more.highest);
+    }
+
+    /// Adds `more`, which an engine counted, to the field `beyond`.
+    pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
+        self.add_beyond(more);
         // The horizon of the engine that counted `more` may have been lower than `self.horizon`, so `lowest` and
         // `highest` may be at or below `self.horizon`. `set_horizon` remembers such a tick as routed.
         self.set_horizon(self.horizon);

@@ -9,7 +9,6 @@ use super::{
     DropCause, Forward, LbId, Member, Rules,
     addresses::Addresses,
     compile::{Calendar, Compiler, MemberEntry, low_bits},
-    version,
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
@@ -109,7 +108,7 @@ impl Tables {
         if !tables.allows(from) {
             return Err(DropCause::BlockedSrc);
         }
-        tables.find(version(from), header).map(RouteRef::route)
+        tables.find(IpVersion::of(from), header).map(RouteRef::route)
     }
 }
 
@@ -122,7 +121,7 @@ impl LbTables {
         let mut compiler = Compiler::new(lb, rules);
         let (begins, calendars) = compiler.calendars().into_iter().unzip();
         let (slots, members) = compiler.finish();
-        let of_lb = rules.members.range((lb, false, 0)..=(lb, true, u16::MAX));
+        let of_lb = rules.members.range((lb, IpVersion::V4, 0)..=(lb, IpVersion::V6, u16::MAX));
         let mut described: Vec<_> = of_lb.map(|(&(_, _, id), _)| id).collect();
         described.sort_unstable();
         described.dedup();

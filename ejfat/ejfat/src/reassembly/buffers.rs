@@ -15,20 +15,20 @@ use super::{
 use crate::Time;
 
 #[derive(Clone, Debug)]
-struct EventBuffer {
+pub(super) struct EventBuffer {
     generation: u32,
     state: State,
-    key: Key,
+    pub(super) key: Key,
     length: u32,
     /// The tick of the event's first segment, if this segment had an LB header.
-    tick: Option<u64>,
-    opened: Time,
+    pub(super) tick: Option<u64>,
+    pub(super) opened: Time,
     cover: Cover,
     /// The size in bytes of the pages that segments of the event touched. A page counts once for each segment that
     /// touched it, but the sum is at most the size of all pages of the event.
-    memory: u64,
+    pub(super) memory: u64,
     /// The time at which the last segment was accepted.
-    touched: Time,
+    pub(super) touched: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl EventBuffers {
     }
 
     #[inline]
-    fn at(&self, buffer: u32) -> &EventBuffer {
+    pub(super) fn at(&self, buffer: u32) -> &EventBuffer {
         &self.buffers[buffer as usize]
     }
 
@@ -147,14 +147,6 @@ impl EventBuffers {
     pub(super) fn buffer(&self, id: EventBufferId) -> Option<u32> {
         let buffer = self.buffers.get(id.buffer as usize)?;
         (buffer.generation == id.generation && buffer.state != State::Free).then_some(id.buffer)
-    }
-
-    pub(super) fn key(&self, buffer: u32) -> Key {
-        self.at(buffer).key
-    }
-
-    pub(super) fn touched(&self, buffer: u32) -> Time {
-        self.at(buffer).touched
     }
 
     pub(super) fn is_complete(&self, buffer: u32) -> bool {
@@ -246,18 +238,6 @@ impl EventBuffers {
 
     fn open_of(&self, sender: u32) -> impl Iterator<Item = u32> {
         self.links_of.of(&self.stale_of[sender as usize])
-    }
-
-    pub(super) fn memory(&self, buffer: u32) -> u64 {
-        self.at(buffer).memory
-    }
-
-    pub(super) fn tick(&self, buffer: u32) -> Option<u64> {
-        self.at(buffer).tick
-    }
-
-    pub(super) fn opened(&self, buffer: u32) -> Time {
-        self.at(buffer).opened
     }
 
     pub(super) fn has_free(&self) -> bool {

@@ -40,7 +40,7 @@ use crate::{
     Time,
     wire::{LbHeader, Malformed, ReHeader, Versions},
 };
-use buffers::EventBuffers;
+use buffers::{EventBuffer, EventBuffers};
 use chunks::Chunks;
 use recent::RecentEvents;
 use senders::{SenderId, SenderTable};
@@ -90,33 +90,25 @@ pub struct CopyCommand {
     pub complete: bool,
 }
 
-/// The limit that caused the eviction of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum Eviction {
-    /// The sender had [`Config::max_open_per_source`] open events already.
-    Sender,
-    /// All senders together had [`Config::max_open`] open events already.
-    Open,
-    /// The memory of [`Config::memory`] bytes was full.
-    Memory,
-    /// The sum of all events' lengths would have exceeded [`Config::max_claimed`].
-    Claimed,
-}
-
-impl Eviction {
-    /// All limits that can cause an eviction, in the order of their discriminants.
-    pub const ALL: [Self; 4] = [Self::Sender, Self::Open, Self::Memory, Self::Claimed];
-
-    /// Returns the name of this limit in counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Open => "open",
-            Self::Memory => "memory",
-            Self::Claimed => "claimed",
-        }
+named! {
+    /// The limit that caused the eviction of an event.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum Eviction {
+        /// The sender had [`Config::max_open_per_source`] open events already.
+        Sender = "sender",
+        /// All senders together had [`Config::max_open`] open events already.
+        Open = "open",
+        /// The memory of [`Config::memory`] bytes was full.
+        Memory = "memory",
+        /// The sum of all events' lengths would have exceeded [`Config::max_claimed`].
+        Claimed = "claimed",
     }
+
+    /// All limits that can cause an eviction, in the order of their discriminants.
+    ALL;
+    /// Returns the name of this limit in counters.
+    name;
 }
 
 /// The maximum number of open events that are evicted so that a new event can claim its length. This maximum bounds the
@@ -137,72 +129,44 @@ pub struct Incomplete {
     pub received: u32,
 }
 
-/// The cause for which a segment was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum SegmentDropCause {
-    /// The datagram is shorter than its headers.
-    Short,
-    /// The datagram begins with a header whose protocol or version is not accepted.
-    Version,
-    /// The segment has no payload, or the event has no bytes.
-    Empty,
-    /// The event is longer than [`Config::max_event`].
-    TooLong,
-    /// The payload reaches beyond the event's end.
-    BeyondEnd,
-    /// The headers of the segment have another event length or another tick than the headers of the event's first
-    /// segment.
-    Conflict,
-    /// All bytes of the segment have arrived already, or the event is complete.
-    Duplicate,
-    /// Some bytes of the segment have arrived already.
-    Overlap,
-    /// The event was given up before the segment arrived.
-    Late,
-    /// The accepted bytes of the event form so many separate ranges that the bytes of this segment cannot be recorded.
-    Scattered,
-    /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough room, or
-    /// no free bitmap block is left of the [`Config::chunks`] bitmap blocks.
-    Memory,
-    /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
-    NoSlot,
-}
-
-impl SegmentDropCause {
-    /// All causes, in the order of their discriminants.
-    pub const ALL: [Self; 12] = [
-        Self::Short,
-        Self::Version,
-        Self::Empty,
-        Self::TooLong,
-        Self::BeyondEnd,
-        Self::Conflict,
-        Self::Duplicate,
-        Self::Overlap,
-        Self::Late,
-        Self::Scattered,
-        Self::Memory,
-        Self::NoSlot,
-    ];
-
-    /// Returns the name of this cause in counters.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Short => "short",
-            Self::Version => "version",
-            Self::Empty => "empty",
-            Self::TooLong => "too_long",
-            Self::BeyondEnd => "beyond_end",
-            Self::Conflict => "conflict",
-            Self::Duplicate => "duplicate",
-            Self::Overlap => "overlap",
-            Self::Late => "late",
-            Self::Scattered => "scattered",
-            Self::Memory => "memory",
-            Self::NoSlot => "no_slot",
-        }
+named! {
+    /// The cause for which a segment was dropped.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum SegmentDropCause {
+        /// The datagram is shorter than its headers.
+        Short = "short",
+        /// The datagram begins with a header whose protocol or version is not accepted.
+        Version = "version",
+        /// The segment has no payload, or the event has no bytes.
+        Empty = "empty",
+        /// The event is longer than [`Config::max_event`].
+        TooLong = "too_long",
+        /// The payload reaches beyond the event's end.
+        BeyondEnd = "beyond_end",
+        /// The headers of the segment have another event length or another tick than the headers of the event's first
+        /// segment.
+        Conflict = "conflict",
+        /// All bytes of the segment have arrived already, or the event is complete.
+        Duplicate = "duplicate",
+        /// Some bytes of the segment have arrived already.
+        Overlap = "overlap",
+        /// The event was given up before the segment arrived.
+        Late = "late",
+        /// The accepted bytes of the event form so many separate ranges that the bytes of this segment cannot be
+        /// recorded.
+        Scattered = "scattered",
+        /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough room,
+        /// or no free bitmap block is left of the [`Config::chunks`] bitmap blocks.
+        Memory = "memory",
+        /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
+        NoSlot = "no_slot",
     }
+
+    /// All causes, in the order of their discriminants.
+    ALL;
+    /// Returns the name of this cause in counters.
+    name;
 }
 
 impl From<Malformed> for SegmentDropCause {
@@ -433,7 +397,7 @@ impl Reassembler {
     fn evict_for(&mut self, buffer: Option<u32>, lacks: u64) -> Result<(), SegmentDropCause> {
         let sender = self.senders.with_most_bytes(self.buffers.memory_of(), &[]);
         let largest = self.buffers.largest_of(sender).filter(|&largest| buffer != Some(largest));
-        let victim = largest.filter(|&largest| self.buffers.memory(largest) >= lacks);
+        let victim = largest.filter(|&largest| self.buffers.at(largest).memory >= lacks);
         self.evict(victim.ok_or(SegmentDropCause::Memory)?, Eviction::Memory);
         Ok(())
     }
@@ -479,10 +443,9 @@ impl Reassembler {
     }
 
     fn due(&self) -> Option<(Time, u32)> {
-        let stale =
-            self.buffers.stalest().map(|buffer| (self.buffers.touched(buffer) + self.config.timeout, buffer));
-        let old =
-            self.buffers.oldest().map(|buffer| (self.buffers.opened(buffer) + self.config.lifetime, buffer));
+        let Self { buffers, config, .. } = self;
+        let stale = buffers.stalest().map(|buffer| (buffers.at(buffer).touched + config.timeout, buffer));
+        let old = buffers.oldest().map(|buffer| (buffers.at(buffer).opened + config.lifetime, buffer));
         stale.into_iter().chain(old).min()
     }
 
@@ -491,7 +454,7 @@ impl Reassembler {
     pub fn release(&mut self, id: EventBufferId) -> bool {
         let Some(buffer) = self.buffers.buffer(id) else { return false };
         if self.buffers.is_complete(buffer) {
-            let (key, tick) = (self.buffers.key(buffer), self.buffers.tick(buffer));
+            let EventBuffer { key, tick, .. } = *self.buffers.at(buffer);
             self.recent_events.insert(key, tick, SegmentDropCause::Duplicate, self.now);
             self.buffers.close(buffer);
         } else {
@@ -504,7 +467,7 @@ impl Reassembler {
     /// as complete, but counts as abandoned. Returns false if the event does not exist any more.
     pub fn abandon(&mut self, id: EventBufferId) -> bool {
         if let Some(buffer) = self.buffers.buffer(id).filter(|&buffer| self.buffers.is_complete(buffer)) {
-            let sender = self.senders.present(self.buffers.key(buffer).sender);
+            let sender = self.senders.present(self.buffers.at(buffer).key.sender);
             self.senders.count(sender, |counters| {
                 counters.complete -= 1;
                 counters.abandoned += 1;
@@ -515,8 +478,8 @@ impl Reassembler {
 
     fn give_up(&mut self, buffer: u32, count: impl Fn(&mut Counters)) -> Incomplete {
         let incomplete = self.buffers.incomplete(buffer);
-        let key = self.buffers.key(buffer);
-        self.recent_events.insert(key, self.buffers.tick(buffer), SegmentDropCause::Late, self.now);
+        let EventBuffer { key, tick, .. } = *self.buffers.at(buffer);
+        self.recent_events.insert(key, tick, SegmentDropCause::Late, self.now);
         self.chunks.free(self.buffers.take_cells(buffer));
         self.buffers.close(buffer);
         self.senders.closed(key.sender, false);

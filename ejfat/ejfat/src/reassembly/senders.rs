@@ -68,15 +68,23 @@ impl Counters {
         match placed {
             Ok(place) => {
                 self.placed_bytes += place.payload.len() as u64;
-                if place.opened {
-                    self.opened += 1;
-                }
-                if place.complete {
-                    self.complete += 1;
-                }
+                self.opened += u64::from(place.opened);
+                self.complete += u64::from(place.complete);
             }
             Err(cause) => self.dropped[*cause as usize] += 1,
         }
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+        self.placed_bytes += other.placed_bytes;
+        self.dropped.iter_mut().zip(other.dropped).for_each(|(mine, other)| *mine += other);
+        self.opened += other.opened;
+        self.complete += other.complete;
+        self.timed_out += other.timed_out;
+        self.evicted.iter_mut().zip(other.evicted).for_each(|(mine, other)| *mine += other);
+        self.abandoned += other.abandoned;
     }
 }
 
@@ -314,23 +322,5 @@ impl SenderTable {
             counters: counters.clone(),
             streams: streams.clone(),
         })
-    }
-}
-
-impl Counters {
-    fn absorb(&mut self, other: &Self) {
-        self.segments += other.segments;
-        self.bytes += other.bytes;
-        self.placed_bytes += other.placed_bytes;
-        for (mine, other) in self.dropped.iter_mut().zip(other.dropped) {
-            *mine += other;
-        }
-        self.opened += other.opened;
-        self.complete += other.complete;
-        self.timed_out += other.timed_out;
-        for (mine, other) in self.evicted.iter_mut().zip(other.evicted) {
-            *mine += other;
-        }
-        self.abandoned += other.abandoned;
     }
 }

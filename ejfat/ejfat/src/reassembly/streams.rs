@@ -140,16 +140,13 @@ pub(super) struct Streams(Vec<Stream>);
 impl Streams {
     /// Counts an event whose first segment arrived.
     pub(super) fn event(&mut self, data_id: u16, event: u64) {
-        let known = self.0.iter().position(|stream| stream.stats.data_id == data_id);
-        let at = match known {
-            Some(at) => at,
-            None if self.0.len() < MOST => {
-                self.0.push(Stream::new(data_id, event));
-                self.0.len() - 1
-            }
-            None => return,
-        };
-        self.0[at].event(event);
+        if let Some(known) = self.0.iter_mut().find(|stream| stream.stats.data_id == data_id) {
+            known.event(event);
+        } else if self.0.len() < MOST {
+            let mut new = Stream::new(data_id, event);
+            new.event(event);
+            self.0.push(new);
+        }
     }
 
     pub(super) fn stats(&self) -> impl Iterator<Item = StreamStats> + '_ {

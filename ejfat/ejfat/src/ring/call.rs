@@ -5,26 +5,29 @@ use super::{BLOCK, Geometry, Malformed, SubscribeRefusal, SubscribeResponse};
 /// The function code of `subscribe`.
 pub const CODE: u8 = 80;
 
-/// The parameters of the call, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Parameter {
-    /// Input 0, a [`Subscription`](super::Subscription).
-    Subscription,
-    /// Input 1, the worker's credits, which the worker goes on writing after the call.
-    Credits,
-    /// Output 0, a [`SubscribeResponse`].
-    Response,
-    /// Output 1, the [`Descriptor`](super::Descriptor)s, which the bridge writes after the call.
-    Descriptors,
-    /// Output 2, the ring, which the bridge writes after the call.
-    Ring,
+named! {
+    /// The parameters of the call, in their order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Parameter {
+        /// Input 0, a [`Subscription`](super::Subscription).
+        Subscription = "subscription",
+        /// Input 1, the worker's credits, which the worker goes on writing after the call.
+        Credits = "credits",
+        /// Output 0, a [`SubscribeResponse`].
+        Response = "answer",
+        /// Output 1, the [`Descriptor`](super::Descriptor)s, which the bridge writes after the call.
+        Descriptors = "descriptors",
+        /// Output 2, the ring, which the bridge writes after the call.
+        Ring = "ring",
+    }
+
+    /// All parameters, in the order of the call.
+    ALL;
+    /// Returns the parameter's name in the catalogue.
+    name;
 }
 
 impl Parameter {
-    /// All parameters, in the order of the call.
-    pub const ALL: [Self; 5] =
-        [Self::Subscription, Self::Credits, Self::Response, Self::Descriptors, Self::Ring];
-
     /// Returns the number of the parameter in the call. The number is 0 to 4, because inputs and outputs are numbered
     /// together.
     pub const fn number(self) -> usize {
@@ -43,17 +46,6 @@ impl Parameter {
             Self::Credits => geometry.credits_bytes(),
             Self::Descriptors => geometry.descriptors_bytes(),
             Self::Ring => geometry.ring_bytes(),
-        }
-    }
-
-    /// Returns the parameter's name in the catalogue.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Subscription => "subscription",
-            Self::Credits => "credits",
-            Self::Response => "answer",
-            Self::Descriptors => "descriptors",
-            Self::Ring => "ring",
         }
     }
 }

@@ -128,25 +128,12 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reassembly::EventKey;
+    use crate::ring::wire::EXAMPLE;
 
     fn descriptor(sequence: u32, slot: u32, length: u32) -> Descriptor {
-        let name = EventKey { event: 1, data_id: 2 };
         let slots = length.div_ceil(64).max(1);
         let offset = u64::from(slot) * 64;
-        Descriptor {
-            sequence,
-            generation: 5,
-            slot,
-            slots,
-            offset,
-            length,
-            name,
-            tick: None,
-            first: 0,
-            assembly: 0,
-            delivered_again: false,
-        }
+        Descriptor { sequence, generation: 5, slot, slots, offset, length, ..EXAMPLE }
     }
 
     #[test]

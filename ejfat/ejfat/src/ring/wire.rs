@@ -268,6 +268,11 @@ fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
 }
 
 impl Subscription {
+    /// Creates the subscription of a worker without a name that takes all events, in version 1 of the ring protocol.
+    pub fn new(geometry: Geometry) -> Self {
+        Self { geometry, filter: Filter::default(), name: WorkerName::default(), redelivery: false }
+    }
+
     /// Returns the 64 bytes of the subscription.
     pub fn encode(&self) -> [u8; BLOCK] {
         let Filter { data_ids: (first, last), member } = self.filter;
@@ -409,18 +414,35 @@ impl Descriptor {
     }
 }
 
+/// A descriptor for tests, with a different number in each field.
+#[cfg(test)]
+pub(super) const EXAMPLE: Descriptor = Descriptor {
+    sequence: 1,
+    generation: 2,
+    slot: 3,
+    slots: 4,
+    offset: 5,
+    length: 6,
+    name: EventKey { event: 8, data_id: 7 },
+    tick: Some(9),
+    first: 10,
+    assembly: 11,
+    delivered_again: false,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn subscription(slots: u32, slot_bytes: u32) -> Subscription {
+        Subscription::new(Geometry::new(slots, slot_bytes).unwrap())
+    }
+
     #[test]
     fn golden_blocks() {
-        let subscription = Subscription {
-            geometry: Geometry::new(64, 0x2_0000).unwrap(),
-            filter: Filter { data_ids: (1, 0x0203), member: Some(7) },
-            name: WorkerName::from("w1").unwrap(),
-            redelivery: false,
-        };
+        let filter = Filter { data_ids: (1, 0x0203), member: Some(7) };
+        let name = WorkerName::from("w1").unwrap();
+        let subscription = Subscription { filter, name, ..subscription(64, 0x2_0000) };
         let bytes = subscription.encode();
         let head = [1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 2, 0, 1, 0, 3, 2, 7, 0, 1, 0, b'w', b'1', 0];
         assert_eq!(bytes[..23], head);
@@ -441,36 +463,18 @@ mod tests {
             assert_eq!(SubscribeResponse::decode(&bytes), Ok(Err(refusal)));
         }
 
-        let descriptor = Descriptor {
-            sequence: 1,
-            generation: 2,
-            slot: 3,
-            slots: 4,
-            offset: 5,
-            length: 6,
-            name: EventKey { event: 8, data_id: 7 },
-            tick: Some(9),
-            first: 10,
-            assembly: 11,
-            delivered_again: false,
-        };
-        let bytes = descriptor.encode();
+        let bytes = EXAMPLE.encode();
         let words = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
         let words: Vec<_> = words.collect();
         assert_eq!(words, [1, 2, 5, 0, 6, 0x1_0007, 8, 0, 9, 0, 10, 0, 11, 0, 4, 3]);
-        assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
+        assert_eq!(Descriptor::decode(&bytes), Ok(EXAMPLE));
     }
 
     /// Subscriptions and responses of version 2 differ from those of version 1 only in the version number. In
     /// descriptors, version 2 only adds the flag that marks an event that is delivered again.
     #[test]
     fn golden_blocks_of_version_2() {
-        let subscription = Subscription {
-            geometry: Geometry::new(2, 64).unwrap(),
-            filter: Filter::default(),
-            name: WorkerName::default(),
-            redelivery: true,
-        };
+        let subscription = Subscription { redelivery: true, ..subscription(2, 64) };
         let bytes = subscription.encode();
         assert_eq!(bytes[..20], [2, 0, 0, 0, 2, 0, 0, 0, 64, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0]);
         assert_eq!(Subscription::decode(&bytes), Ok(subscription.clone()));
@@ -484,21 +488,8 @@ mod tests {
         assert_eq!(SubscribeResponse::decode(&bytes), Ok(Ok(response)));
         assert_eq!(SubscribeResponse::encode(&Err(SubscribeRefusal::Full))[..8], [1, 0, 0, 0, 6, 0, 0, 0]);
 
-        let name = EventKey { event: 8, data_id: 7 };
         for (tick, flags) in [(None, 2), (Some(9), 3)] {
-            let descriptor = Descriptor {
-                sequence: 1,
-                generation: 2,
-                slot: 3,
-                slots: 4,
-                offset: 5,
-                length: 6,
-                name,
-                tick,
-                first: 10,
-                assembly: 11,
-                delivered_again: true,
-            };
+            let descriptor = Descriptor { tick, delivered_again: true, ..EXAMPLE };
             let bytes = descriptor.encode();
             assert_eq!(bytes[20..24], [7, 0, flags, 0]);
             assert_eq!(Descriptor::decode(&bytes), Ok(descriptor));
@@ -513,13 +504,7 @@ mod tests {
 
     #[test]
     fn what_is_never_said_is_refused() {
-        let good = Subscription {
-            geometry: Geometry::new(1, 64).unwrap(),
-            filter: Filter::default(),
-            name: WorkerName::default(),
-            redelivery: false,
-        }
-        .encode();
+        let good = subscription(1, 64).encode();
         assert!(Subscription::decode(&good).is_ok());
         for (at, value) in
             [(0, 3), (0, 0), (4, 0), (8, 65), (12, 0xff), (16, 1), (18, 2), (20, 7), (52, 1), (63, 1)]

@@ -19,6 +19,7 @@ pub(crate) const MS: u64 = 1_000_000;
 /// The number of bytes of a slot in all rings of these tests.
 pub(crate) const SLOT: u32 = 64;
 const SLOTS: u32 = 256;
+pub(crate) const ANYBODY: EligibleWorkers = EligibleWorkers::Anybody;
 
 pub(crate) struct Bench {
     pub(crate) dispatcher: Dispatcher,
@@ -33,6 +34,11 @@ pub(crate) struct Bench {
 pub(crate) fn config(pressure: BackPressure, most_waiting: u32) -> Config {
     let (hold, stall) = (Duration::from_millis(100), Duration::from_millis(10));
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
+}
+
+/// Returns a bench in which at most eight events wait for room.
+pub(crate) fn hold() -> Bench {
+    Bench::new(config(BackPressure::Hold, 8))
 }
 
 pub(crate) fn data_ids(first: u16, last: u16) -> Filter {

@@ -38,10 +38,6 @@ pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
     }
 }
 
-pub(crate) fn version(address: IpAddr) -> IpVersion {
-    if address.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 }
-}
-
 pub(crate) fn rules(of: impl IntoIterator<Item = Rule>) -> Rules {
     let mut rules = Rules::default();
     of.into_iter().for_each(|rule| rules.insert(rule, false).unwrap());
@@ -55,29 +51,43 @@ pub(crate) fn all_ticks(lb: LbId, epoch: Epoch) -> Rule {
 
 pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_header: bool) -> Rule {
     let forward = Forward { mac: None, address: to.ip(), port: to.port(), port_bits, keep_lb_header };
-    Rule::Member { lb, ip: version(to.ip()), id, member: Member::Forward(forward) }
+    Rule::Member { lb, ip: IpVersion::of(to.ip()), id, member: Member::Forward(forward) }
 }
 
 /// The number of the load balancer that [`tables`] belong to.
 pub(crate) const LB: u8 = 2;
 
+/// Returns rules by which a load balancer takes packets of the sender 1, with a calendar whose slots are assigned to
+/// `members` in turn. The rules have no destination address.
+pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
+    let mut all = rules(calendar(lb, 0, members));
+    let mut put = |rule| all.insert(rule, true).unwrap();
+    put(all_ticks(lb, Epoch::new(0)));
+    put(Rule::Source { lb, address: address(IpVersion::V4, 1) });
+    for &id in members {
+        put(member(lb, id, (address(IpVersion::V4, 100), 10_000).into(), 4, false));
+    }
+    all
+}
+
+/// Returns [`rules_to`] members, with the destination address that belongs to the number `host`.
+pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
+    let mut all = rules_to(lb, members);
+    all.insert(Rule::Destination { address: address(IpVersion::V4, host), lb }, false).unwrap();
+    all
+}
+
 /// Returns tables with a calendar whose slots are assigned to `members` in turn.
 pub(crate) fn tables(members: &[u16]) -> Tables {
-    let of = lb(LB);
-    let mut all = rules(calendar(of, 0, members));
-    let mut put = |rule| all.insert(rule, true).unwrap();
-    put(all_ticks(of, Epoch::new(0)));
-    put(Rule::Source { lb: of, address: address(IpVersion::V4, 1) });
-    put(Rule::Destination { address: address(IpVersion::V4, 50), lb: of });
-    for &id in members {
-        put(member(of, id, (address(IpVersion::V4, 100), 10_000).into(), 4, false));
-    }
-    Tables::new(&all)
+    Tables::new(&rules_at(lb(LB), 50, members))
+}
+
+pub(crate) fn header(tick: u64) -> LbHeader {
+    LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick }
 }
 
 pub(crate) fn datagram(tick: u64) -> Vec<u8> {
-    let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
-    [&header.encode()[..], &[0; 84]].concat()
+    [&header(tick).encode()[..], &[0; 84]].concat()
 }
 
 pub(crate) fn route(plane: &mut DataPlane, tick: u64) -> u16 {
@@ -119,6 +129,12 @@ impl Udp {
         fill_checksums(&mut packet);
         packet
     }
+}
+
+/// Returns a packet of the sender 1 to the address 50.
+pub(crate) fn packet(payload: Vec<u8>) -> Udp {
+    let (from, to) = ((address(IpVersion::V4, 1), 4000).into(), (address(IpVersion::V4, 50), 19_522).into());
+    Udp { from, to, hops: 9, options: Vec::new(), payload, checksum: true }
 }
 
 fn sum(bytes: &[u8]) -> u64 {
@@ -194,7 +210,7 @@ pub(crate) fn model_route(
     let id = id.ok_or(DropCause::LbCalendarMiss)?;
     let member = rules.iter().find_map(|rule| match *rule {
         Rule::Member { lb: of, ip, id: of_id, member } => {
-            (of == lb && ip == version(from) && of_id == id).then_some(member)
+            (of == lb && ip == IpVersion::of(from) && of_id == id).then_some(member)
         }
         _ => None,
     });

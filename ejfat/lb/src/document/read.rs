@@ -1,7 +1,5 @@
 //! A document to rules.
 
-use std::net::IpAddr;
-
 use ejfat::{
     lb::{Epoch, Forward, LbId, Member, Rule, RuleError, Rules, TickPrefix, prefixes},
     segment::IpVersion,
@@ -79,10 +77,7 @@ fn parse_member(member: &MemberDocument) -> Result<(IpVersion, Member), String> 
                 .port
                 .ok_or_else(|| format!("member {id} has no port; add port: and the first it listens on"))?;
             let mac = member.mac.as_deref().map(parse_mac).transpose()?;
-            let ip = match address {
-                IpAddr::V4(_) => IpVersion::V4,
-                IpAddr::V6(_) => IpVersion::V6,
-            };
+            let ip = IpVersion::of(address);
             Ok((ip, Member::Forward(Forward { mac, address, port, port_bits, keep_lb_header })))
         }
         (None, Some(drop)) => {

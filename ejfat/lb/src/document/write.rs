@@ -75,16 +75,7 @@ fn fill(slots: &mut Vec<Option<u16>>, slot_bits: u8) {
 }
 
 fn member_document(ip: IpVersion, id: u16, member: Member) -> MemberDocument {
-    let none = MemberDocument {
-        id,
-        address: None,
-        port: None,
-        port_bits: 0,
-        keep_lb_header: false,
-        mac: None,
-        drop: None,
-        ip: None,
-    };
+    let none = MemberDocument { id, ..MemberDocument::default() };
     let dropped = |drop| {
         let ip = match ip {
             IpVersion::V4 => Ip::V4,

@@ -73,8 +73,7 @@ impl Client {
             term: self.term,
             tell_routed: false,
         };
-        let answer = self.connection.answer(self.tables.load(request))?;
-        Ok(answer.from_tick)
+        self.connection.answer(self.tables.load(request)).map(|answer| answer.from_tick)
     }
 
     /// Changes the newest rules: removes the rules with the keys in `remove`, and inserts the rules in `insert`. After
@@ -98,8 +97,7 @@ impl Client {
             term: self.term,
             tell_routed: false,
         };
-        let answer = self.connection.answer(self.tables.edit(request))?;
-        Ok(answer.from_tick)
+        self.connection.answer(self.tables.edit(request)).map(|answer| answer.from_tick)
     }
 
     /// Returns the table sets of the load balancer `lb`, or of all load balancers if `lb` is `None`, the newest set
@@ -128,8 +126,7 @@ impl Client {
     /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn stage(&mut self, stage: &LbStage) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = message::of_stage(stage, self.term);
-        let answer = self.connection.answer(self.tables.stage(request))?;
-        Ok(answer.routed)
+        self.connection.answer(self.tables.stage(request)).map(|answer| answer.routed)
     }
 
     /// Withdraws tables of a load balancer that were staged from a tick on. Returns the highest routed tick of each
@@ -139,8 +136,7 @@ impl Client {
     /// Fails with [`ClientError`] if the data plane cannot be reached or refuses the request.
     pub fn withdraw(&mut self, lb: LbId, from_tick: u64) -> Result<Vec<v1::LbTick>, ClientError> {
         let request = v1::WithdrawRequest { term: self.term, lb: lb.get().into(), from_tick };
-        let answer = self.connection.answer(self.tables.withdraw(request))?;
-        Ok(answer.routed)
+        self.connection.answer(self.tables.withdraw(request)).map(|answer| answer.routed)
     }
 
     /// Returns the routed ticks, and the first ticks of the table sets.

@@ -90,14 +90,13 @@ pub struct Source {
     /// The number of bytes of the first packet that the module has taken.
     at: usize,
     is_offering: bool,
-    cycles: u64,
 }
 
 impl Source {
     /// A source for the stream whose signals begin with `prefix`.
     pub fn new(model: &Model, prefix: &str, rates: Rates) -> Self {
         let signals = Signals::new(model, prefix);
-        Self { signals, rates, packets: VecDeque::new(), at: 0, is_offering: false, cycles: 0 }
+        Self { signals, rates, packets: VecDeque::new(), at: 0, is_offering: false }
     }
 
     pub fn push(&mut self, packet: Packet) {
@@ -112,10 +111,6 @@ impl Source {
     /// Whether the module has taken all packets.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
-    }
-
-    pub fn cycles(&self) -> u64 {
-        self.cycles
     }
 
     pub fn set_rates(&mut self, rates: Rates) {
@@ -145,7 +140,6 @@ impl Device for Source {
     }
 
     fn sample(&mut self, model: &Model) {
-        self.cycles += 1;
         if !self.is_offering || !self.signals.is_handed_over(model) {
             return;
         }

@@ -5,7 +5,26 @@ pub(crate) mod tables;
 
 use std::{collections::BTreeMap, fmt::Debug};
 
+use naa_fpga::{Bench, Model, Module, Tools};
 use simnet::Random;
+
+/// The model of a module, or `None` if the tools are missing and the test is skipped.
+pub(crate) fn model(module: Module) -> Option<Model> {
+    let tools = Tools::for_test()?;
+    Some(module.model(&tools).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// A bench with the module of this name.
+pub(crate) fn bench(name: &'static str) -> Option<Bench> {
+    model(Module::new(name)).map(Bench::new)
+}
+
+/// The number of packets or other inputs of a test, and random numbers with their seed, which is printed.
+pub(crate) fn random_run(stream: u64) -> (u64, u64, Random) {
+    let (count, seed) = (number("NAA_FPGA_PACKETS", 100_000), number("NAA_FPGA_SEED", 1));
+    println!("seed {seed}");
+    (count, seed, Random::new(seed, stream))
+}
 
 /// The value of an environment variable, or `default` if it is not set.
 pub(crate) fn number(name: &str, default: u64) -> u64 {

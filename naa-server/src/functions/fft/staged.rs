@@ -104,19 +104,8 @@ impl Staged {
         work: &mut [Complex64],
         stop: &Stop,
     ) -> Result<(), CallFailure> {
+        self.each_column(Some(input.unwrap_or(output)), between, work, stop, Self::transform_and_turn)?;
         let (buffer, scratch) = self.split(work);
-        let (count, pitch) = stripe(self.column);
-        for first in (0..self.row).step_by(count) {
-            stop.check()?;
-            let width = count.min(self.row - first);
-            let from = input.unwrap_or(output);
-            self.gather(from, first, width, buffer);
-            for (at, column) in buffer.chunks_mut(pitch).take(width).enumerate() {
-                self.columns.in_place(&mut column[..self.column], scratch);
-                self.turn(first + at, &mut column[..self.column]);
-            }
-            self.scatter(between, first, width, buffer);
-        }
         let (count, pitch) = stripe(self.row);
         for first in (0..self.column).step_by(count) {
             stop.check()?;
@@ -148,10 +137,7 @@ impl Staged {
         work: &mut [Complex64],
         stop: &Stop,
     ) -> Result<(), CallFailure> {
-        self.each_column(data, work, stop, |staged, at, column, scratch| {
-            staged.columns.in_place(column, scratch);
-            staged.turn(at, column);
-        })?;
+        self.each_column(None, data, work, stop, Self::transform_and_turn)?;
         self.each_row(data, work, stop)
     }
 
@@ -167,14 +153,22 @@ impl Staged {
         stop: &Stop,
     ) -> Result<(), CallFailure> {
         self.each_row(data, work, stop)?;
-        self.each_column(data, work, stop, |staged, at, column, scratch| {
+        self.each_column(None, data, work, stop, |staged, at, column, scratch| {
             staged.turn(at, column);
             staged.columns.in_place(column, scratch);
         })
     }
 
+    fn transform_and_turn(&self, at: usize, column: &mut [Complex64], scratch: &mut [Complex64]) {
+        self.columns.in_place(column, scratch);
+        self.turn(at, column);
+    }
+
+    /// Copies each column of `from`, or of `data` if `from` is `None`, to the buffer, runs `step` for the column, and
+    /// copies the column from the buffer to `data`.
     fn each_column(
         &self,
+        from: Option<&[Complex64]>,
         data: &mut [Complex64],
         work: &mut [Complex64],
         stop: &Stop,
@@ -185,7 +179,7 @@ impl Staged {
         for first in (0..self.row).step_by(count) {
             stop.check()?;
             let width = count.min(self.row - first);
-            self.gather(data, first, width, buffer);
+            self.gather(from.unwrap_or(data), first, width, buffer);
             for (at, column) in buffer.chunks_mut(pitch).take(width).enumerate() {
                 step(self, first + at, &mut column[..self.column], scratch);
             }

@@ -5,6 +5,17 @@ use super::{
     *,
 };
 
+/// Runs `calls` calls of the time `time`, one after the other. Returns the number of the source network of each call,
+/// which `of` computes from the number of the call.
+fn serve(schedule: &mut Schedule, calls: usize, time: Duration, of: impl Fn(u64) -> u32) -> Vec<u32> {
+    let serve_one = || {
+        let CallId(id) = schedule.next().unwrap();
+        schedule.finished(peer(of(id)), time);
+        of(id)
+    };
+    std::iter::repeat_with(serve_one).take(calls).collect()
+}
+
 #[test]
 fn a_peer_alone_has_all_workers_and_a_newcomer_is_served_at_once() {
     let mut schedule = Schedule::new(CONFIG);
@@ -56,14 +67,8 @@ fn a_peer_that_stays_away_saves_up_no_time() {
         schedule.finished(peer(1), 1000 * MS);
     }
     fill(&mut schedule, peer(2), 20..30);
-    let order: Vec<_> = (0..4)
-        .map(|_| {
-            let CallId(id) = schedule.next().unwrap();
-            schedule.finished(peer(if id < 20 { 1 } else { 2 }), 1000 * MS);
-            id >= 20
-        })
-        .collect();
-    assert_eq!(order.iter().filter(|of_second| **of_second).count(), 2, "{order:?}");
+    let order = serve(&mut schedule, 4, 1000 * MS, |id| if id < 20 { 1 } else { 2 });
+    assert_eq!(order.iter().filter(|of| **of == 2).count(), 2, "{order:?}");
 }
 
 #[test]
@@ -180,13 +185,7 @@ fn peers_that_were_served_alike_take_turns_whatever_their_addresses() {
     for number in [3, 1, 2] {
         fill(&mut schedule, peer(number), u64::from(number) * 10..u64::from(number) * 10 + 3);
     }
-    let order: Vec<_> = (0..9)
-        .map(|_| {
-            let CallId(id) = schedule.next().unwrap();
-            schedule.finished(peer((id / 10) as u32), MS);
-            id / 10
-        })
-        .collect();
+    let order = serve(&mut schedule, 9, MS, |id| (id / 10) as u32);
     assert_eq!(order, [3, 1, 2, 3, 1, 2, 3, 1, 2]);
 }
 
@@ -256,13 +255,6 @@ fn what_nobody_waits_for_is_owed_to_nobody() {
         fill(&mut schedule, peer(number), u64::from(number) * 100..u64::from(number) * 100 + 2);
     }
     fill(&mut schedule, peer(2), 20..22);
-    let order: Vec<_> = (0..4)
-        .map(|_| {
-            let CallId(id) = schedule.next().unwrap();
-            let of = if id < 100 { 2 } else { (id / 100) as u32 };
-            schedule.finished(peer(of), MS);
-            of
-        })
-        .collect();
+    let order = serve(&mut schedule, 4, MS, |id| if id < 100 { 2 } else { (id / 100) as u32 });
     assert!(order.contains(&2), "{order:?}");
 }

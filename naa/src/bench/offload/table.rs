@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use naa_measure::{
     Column, TextTable,
     energy::{Counters, NoneFound},
@@ -89,15 +88,6 @@ fn joules(joules: Option<f64>) -> String {
         j => (j * 1e6, "uJ"),
     };
     format!("{} {unit}", number(value))
-}
-
-pub(super) fn progress(steps: u64) -> ProgressBar {
-    let target = if show::is_quiet() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(steps), target);
-    // The template is a constant, so the default is never used.
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {wide_msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 #[cfg(test)]

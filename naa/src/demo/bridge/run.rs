@@ -63,8 +63,8 @@ pub(super) fn run(args: &Args, environment: &Environment, table: &TextTable) -> 
     let status = settle(&bridge)?;
     table.line(&format!("the bridge has settled {:.1} s after the kill", at.elapsed().as_secs_f64()))?;
     let live = [stays, follows, local].map(|worker| {
-        let (name, ready) = (worker.name, worker.ready.clone());
-        worker.end().map(|ended| EndedWorker { name, ready, ended })
+        let WorkerProcess { events, name, ready } = worker;
+        events.end().map(|ended| EndedWorker { name, ready, ended })
     });
     let live = live.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let gathered = Gathered { sent, live, killed, status };
@@ -94,7 +94,8 @@ impl Watch<'_> {
             thread::sleep(LOOK);
             let (sent, seconds) = (self.sent(), self.begin.elapsed().as_secs_f64());
             line.update(|| {
-                let worker = |its: &&WorkerProcess| format!("worker that {} took {}", its.name, its.count());
+                let worker =
+                    |its: &&WorkerProcess| format!("worker that {} took {}", its.name, its.events.count());
                 let workers: Vec<_> = workers.iter().map(worker).collect();
                 format!("{seconds:.0} s: {sent} of {} events sent; {}", self.args.events, workers.join(", "))
             });

@@ -155,7 +155,7 @@ fn run_in(args: &Args, environment: &Environment, table: &TextTable) -> anyhow::
     let seconds = begin.elapsed().as_secs_f64();
     settle(&workers);
     let counters = table_changes.counters()?;
-    let worked = workers.into_iter().map(WorkerProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let worked = workers.into_iter().map(|worker| worker.events.end()).collect::<anyhow::Result<Vec<_>>>()?;
     balancer.end()?;
     Ok(Report::new(environment, seconds, &table_changes, sent, worked, &counters))
 }
@@ -167,7 +167,7 @@ fn settle(workers: &[WorkerProcess]) {
     let mut seen = 0;
     while quiet.elapsed() < QUIET {
         thread::sleep(Duration::from_millis(50));
-        let now = workers.iter().map(WorkerProcess::count).sum();
+        let now = workers.iter().map(|worker| worker.events.count()).sum();
         if now != seen {
             seen = now;
             quiet = Instant::now();

@@ -4,7 +4,7 @@ mod child;
 mod sender;
 mod worker;
 
-pub(super) use child::{SenderProcess, WorkerProcess, kill, now, start_ready};
+pub(super) use child::{WorkerProcess, kill, now, start_ready, start_sender};
 pub(super) use sender::{Args as SenderArgs, run as send};
 pub(super) use worker::{Args as WorkerArgs, QUEUE, run as work};
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::demo::nodes;
 
 pub(super) type Ended = nodes::Ended<Sums>;
+pub(super) type EventProcess = nodes::EventProcess<Sums>;
 type Line = nodes::Line<Sums>;
 
 /// The totals in the last line of a process. Senders tell only `events`.

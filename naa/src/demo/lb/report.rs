@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     nodes::{QUEUE, Sums},
     outcomes::{SentEvent, SentEventOutcome, determine},
-    run::{EndedTeam, Kills, Part},
+    run::{EndedTeam, Part},
 };
 use crate::{
     demo::{
@@ -90,15 +90,16 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// `first`: the tick at which the senders began.
-    pub(super) fn new(first: u64, teams: &[EndedTeam], kills: &Kills) -> Self {
+    /// `first`: the tick at which the senders began. `daemon_outage`: the ticks at which the control plane was dead and ready
+    /// again, if it was killed.
+    pub(super) fn new(first: u64, teams: &[EndedTeam], daemon_outage: Option<(u64, u64)>) -> Self {
         let (mut workers, mut outcomes, mut shares, mut checks) = (vec![], vec![], vec![], vec![]);
         for (n, team) in teams.iter().enumerate() {
             let sent = determine(team);
             let seconds = seconds(first, team, &sent);
             workers.extend((0..team.workers.len()).map(|worker| worker_row(n, team, worker, &sent)));
             outcomes.extend(outcome_rows(n, team, &sent));
-            checks.extend(check(first, team, &sent, &seconds, kills));
+            checks.extend(check(first, team, &sent, &seconds, daemon_outage));
             let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
             let names = team.workers.iter().map(|worker| worker.name).collect();
             shares.push(Reservation { reservation: n, ip, workers: names, seconds });
@@ -237,7 +238,13 @@ fn outcome_rows(reservation: usize, team: &EndedTeam, sent: &[SentEvent]) -> Vec
     all.filter(is_shown).map(row).collect()
 }
 
-fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], kills: &Kills) -> Vec<Check> {
+fn check(
+    first: u64,
+    team: &EndedTeam,
+    sent: &[SentEvent],
+    seconds: &[Second],
+    daemon_outage: Option<(u64, u64)>,
+) -> Vec<Check> {
     let ip = if team.from.is_ipv6() { "IPv6" } else { "IPv4" };
     let mut all = Vec::new();
     let mut check = |what: &str, value: String, verified| {
@@ -286,11 +293,9 @@ fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], k
         );
         check("the new worker has a share, below the fast one's", value, its > 0.0 && its < of_fast);
     }
-    for (worker, killed) in team.workers.iter().enumerate().filter_map(|(n, worker)| match worker.part {
-        Part::Killed(at) => Some((n, at)),
-        _ => None,
-    }) {
-        let gap = gap_ms(sent, worker, killed);
+    for (n, worker) in team.workers.iter().enumerate() {
+        let Part::Killed(killed) = worker.part else { continue };
+        let gap = gap_ms(sent, n, killed);
         check("from the death to the last event sent there", format!("{gap:.0} ms"), gap < LONGEST_GAP_MS);
     }
     let keys: HashSet<_> = team.sent.iter().flat_map(|of| &of.events).map(EventLine::key).collect();
@@ -304,7 +309,7 @@ fn check(first: u64, team: &EndedTeam, sent: &[SentEvent], seconds: &[Second], k
     let of_sums = |of: fn(&Sums) -> u64| sums().map(of).sum::<u64>();
     let sets = team.tables.sets(team.of.lb) + team.outage.as_ref().map_or(0, |of| of.before.sets(team.of.lb));
     check("tables that were seen", sets.to_string(), sets > 2);
-    if let Some((killed, ready)) = kills.daemon {
+    if let Some((killed, ready)) = daemon_outage {
         let within = sent.iter().filter(|of| (killed..ready).contains(&of.tick));
         let (whole, all) = within.fold((0, 0), |(whole, all), of| {
             (whole + u64::from(of.outcome == SentEventOutcome::Whole), all + 1)

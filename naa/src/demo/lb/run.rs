@@ -12,7 +12,7 @@ use naa_measure::TextTable;
 
 use super::{
     Args,
-    nodes::{Ended, SenderProcess, WorkerProcess, now},
+    nodes::{Ended, EventProcess, WorkerProcess, now, start_sender},
     report::Report,
     site::{Reservation, Site, own},
     tables::TableHistory,
@@ -61,7 +61,7 @@ struct Team {
     /// Events in a second.
     rate: f64,
     workers: Vec<(WorkerProcess, Part)>,
-    senders: Vec<SenderProcess>,
+    senders: Vec<EventProcess>,
 }
 
 /// A team after its last event, with all that its processes told.
@@ -96,13 +96,6 @@ pub(super) struct Outage {
     pub(super) before: TableHistory,
 }
 
-/// Processes that were killed beside workers and data planes.
-#[derive(Debug, Default)]
-pub(super) struct Kills {
-    /// The ticks at which the control plane was dead and ready again, if it was killed.
-    pub(super) daemon: Option<(u64, u64)>,
-}
-
 impl Team {
     fn start(site: &Site, plane: usize, v6: bool, rate: f64) -> anyhow::Result<Self> {
         let of = site.reserve(plane)?;
@@ -132,7 +125,8 @@ impl Team {
 
     fn drain(&mut self, name: &str) -> anyhow::Result<()> {
         for (worker, part) in self.workers.iter_mut().filter(|(worker, _)| worker.name == name) {
-            worker.drain()?;
+            // The worker drains after SIGINT, as after Ctrl-C.
+            worker.events.process.interrupt()?;
             *part = Part::Drained;
         }
         Ok(())
@@ -145,15 +139,15 @@ impl Team {
     }
 
     fn taken_by(&self, name: &str) -> u64 {
-        self.workers.iter().filter(|(of, _)| of.name == name).map(|(worker, _)| worker.count()).sum()
+        self.workers.iter().filter(|(of, _)| of.name == name).map(|(worker, _)| worker.events.count()).sum()
     }
 
     fn taken(&self) -> u64 {
-        self.workers.iter().map(|(worker, _)| worker.count()).sum()
+        self.workers.iter().map(|(worker, _)| worker.events.count()).sum()
     }
 
     fn is_draining(&self) -> bool {
-        self.workers.iter().any(|(worker, part)| *part == Part::Drained && worker.is_busy())
+        self.workers.iter().any(|(worker, part)| *part == Part::Drained && worker.events.is_busy())
     }
 }
 
@@ -181,8 +175,9 @@ impl Watch<'_> {
             );
             thread::sleep(LOOK);
             line.update(|| {
-                let each =
-                    |(worker, _): &(WorkerProcess, Part)| format!("{} took {}", worker.name, worker.count());
+                let each = |(worker, _): &(WorkerProcess, Part)| {
+                    format!("{} took {}", worker.name, worker.events.count())
+                };
                 let workers: Vec<_> = teams.iter().flat_map(|team| &team.workers).map(each).collect();
                 let (seconds, sent) = (self.begin.elapsed().as_secs_f64(), sent(teams));
                 format!("{seconds:.0} s: {sent} of {} events sent; {}", self.events, workers.join(", "))
@@ -202,7 +197,7 @@ impl Watch<'_> {
 }
 
 fn sent(teams: &[Team]) -> u64 {
-    teams.iter().flat_map(|team| &team.senders).map(SenderProcess::count).sum()
+    teams.iter().flat_map(|team| &team.senders).map(EventProcess::count).sum()
 }
 
 pub(super) fn run(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
@@ -215,16 +210,16 @@ pub(super) fn run(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
     for n in 0..2_u16 {
         let team = &mut teams[usize::from(n) % count];
         let events = args.events / 2 + u64::from(u64::from(n) < args.events % 2);
-        team.senders.push(SenderProcess::start(&team.of, n + 1, events, args.rate / 2.0, args.seed)?);
+        team.senders.push(start_sender(&team.of, n + 1, events, args.rate / 2.0, args.seed)?);
     }
     wait_for_tables(&site, &teams)?;
     let first = now();
     for sender in teams.iter_mut().flat_map(|team| &mut team.senders) {
-        sender.begin()?;
+        sender.process.begin()?;
     }
     let mut watch = Watch { table, events: args.events, rate: args.rate, begin: Instant::now() };
     watch.say("workers fast, medium and slow are in the tables; the senders begin")?;
-    let (mut kills, mut outages) = (Kills::default(), vec![None; v6.len()]);
+    let (mut daemon_outage, mut outages) = (None, vec![None; v6.len()]);
     for (permille, step) in if args.everything { EVERYTHING } else { USUAL } {
         watch.sent(&teams, *permille)?;
         match step {
@@ -247,7 +242,7 @@ pub(super) fn run(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
             Step::Daemon => {
                 let killed = site.kill_daemon()?;
                 thread::sleep(DAEMON_AWAY);
-                kills.daemon = Some((killed, site.start_daemon()?));
+                daemon_outage = Some((killed, site.start_daemon()?));
                 watch.say("the control plane was killed, and is there again")?;
             }
             Step::Plane => {
@@ -263,14 +258,14 @@ pub(super) fn run(args: &Args, table: &TextTable) -> anyhow::Result<Report> {
         }
     }
     watch.sent(&teams, 1000)?;
-    teams.iter_mut().flat_map(|team| &mut team.senders).for_each(SenderProcess::may_end);
-    watch.until(&teams, |teams| !teams.iter().flat_map(|team| &team.senders).any(SenderProcess::is_busy))?;
+    teams.iter_mut().flat_map(|team| &mut team.senders).for_each(|sender| sender.process.close_stdin());
+    watch.until(&teams, |teams| !teams.iter().flat_map(|team| &team.senders).any(EventProcess::is_busy))?;
     watch.say("all events are sent")?;
     settle(&teams)?;
     let played = teams.into_iter().zip(outages).map(|(team, outage)| end(&site, team, outage));
     let played = played.collect::<anyhow::Result<Vec<_>>>()?;
     site.end()?;
-    Ok(Report::new(first, &played, &kills))
+    Ok(Report::new(first, &played, daemon_outage))
 }
 
 /// Waits until the newest tables of each data plane name all workers of its team.
@@ -311,7 +306,7 @@ fn settle(teams: &[Team]) -> anyhow::Result<()> {
 
 fn end(site: &Site, team: Team, outage: Option<Outage>) -> anyhow::Result<EndedTeam> {
     let (tables, drops) = (site.tables(team.of.plane), site.drops(&team.of)?);
-    let sent = team.senders.into_iter().map(SenderProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
+    let sent = team.senders.into_iter().map(EventProcess::end).collect::<anyhow::Result<Vec<_>>>()?;
     let work = |(worker, part): (WorkerProcess, Part)| -> anyhow::Result<EndedWorker> {
         let (name, at, each) = (worker.name, worker.at, worker.each);
         Ok(EndedWorker { name, at, each, part, ended: worker.end()? })

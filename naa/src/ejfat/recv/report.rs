@@ -5,7 +5,7 @@ use std::time::Duration;
 use ejfat::reassembly::{Counters, Eviction, SegmentDropCause};
 use ejfat_udp::{PortCounters, Receiver};
 
-use super::{Args, say};
+use super::Args;
 use crate::{ejfat::losses, show};
 
 pub(super) fn summary(counters: &Counters, time: Duration) -> String {
@@ -75,13 +75,13 @@ pub(super) fn report(
     let (summary, open) = (summary(counters, time), reassembler.open_events());
     let why = losses::why_incomplete(&naa_services::reassembly_message(counters, open, 0, None));
     let numbered = show::numbered(numbered);
-    say(&format!("{summary}{causes}, {open} still incomplete{missing}{numbered}{drops}"));
+    show::note(&format!("{summary}{causes}, {open} still incomplete{missing}{numbered}{drops}"));
     if !why.is_empty() {
-        say(&format!("incomplete:{why}"));
+        show::note(&format!("incomplete:{why}"));
     }
     let ports = receiver.port_counters();
     if receiver.addresses().len() > 1 && !ports.is_empty() {
-        say(&format!("datagrams by port: {}", ports_text(&ports)));
+        show::note(&format!("datagrams by port: {}", ports_text(&ports)));
     }
     Ok(())
 }

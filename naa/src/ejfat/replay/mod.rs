@@ -5,10 +5,6 @@ mod timing;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -107,17 +103,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     if args.repeat > 1 && args.source.is_stdin() {
         return Err(Usage::error("standard input can be read once only: --repeat wants a file"));
     }
-    let stopped = Arc::new(AtomicBool::new(false));
-    let stop = stopped.clone();
-    signals::on_terminate(move || stop.store(true, Ordering::Relaxed))?;
-    let mut replay = Replay::new(args, stopped.clone())?;
+    signals::on_terminate(|| {})?;
+    let mut replay = Replay::new(args)?;
     let mut line = StatusLine::new(args.json);
     let begin = Instant::now();
     let (mut packets, mut rounds) = (Packets::default(), 0);
-    while rounds < args.repeat && !stopped.load(Ordering::Relaxed) {
+    while rounds < args.repeat && !signals::is_ending() {
         let mut capture = args.source.open()?;
         replay.begin();
-        while !stopped.load(Ordering::Relaxed) && capture.next(|datagram| replay.datagram(datagram))? {
+        while !signals::is_ending() && capture.next(|datagram| replay.datagram(datagram))? {
             let sent = replay.sent;
             line.update(|| {
                 format!("{} segments, {}", sent.segments, show::rate(sent.bytes, begin.elapsed()))
@@ -136,12 +130,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Replay {
-    fn new(args: &Args, stopped: Arc<AtomicBool>) -> anyhow::Result<Self> {
+    fn new(args: &Args) -> anyhow::Result<Self> {
         let to = ip_and_port(&args.to)?;
         let sync = args.sync.as_deref().map(ip_and_port).transpose()?;
         let timing = match args.rate {
-            Some(rate) => Timing::rate(rate, stopped),
-            None => Timing::capture(args.speed, stopped),
+            Some(rate) => Timing::rate(rate),
+            None => Timing::Capture { speed: args.speed, first: None },
         };
         Ok(Self {
             to,

@@ -19,7 +19,7 @@ use ejfat_udp::Gauge;
 use serde_json::json;
 
 use super::{ControlPlane, explained, ports, reservation};
-use crate::{Usage, kernel_process::raise_file_limit, show, signals};
+use crate::{Usage, ejfat::values::wanted_seconds, kernel_process::raise_file_limit, show, signals};
 
 /// The options of a program that is a worker of a reservation.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -138,10 +138,8 @@ impl WorkerArgs {
     /// # Errors
     /// If an option or the URI is wrong, or the URI has no reservation or no token.
     pub(crate) fn wanted(&self, ini: &OfIni) -> anyhow::Result<Option<Wanted>> {
-        let drain =
-            Duration::try_from_secs_f64(self.drain).map_err(|_| Usage::error("--drain wants seconds"))?;
-        let wait = Duration::try_from_secs_f64(self.wait_control_plane)
-            .map_err(|_| Usage::error("--wait-control-plane wants seconds"))?;
+        let drain = wanted_seconds(self.drain, "--drain")?;
+        let wait = wanted_seconds(self.wait_control_plane, "--wait-control-plane")?;
         if !self.control_plane.is_wanted(ini.use_cp) {
             return Ok(None);
         }

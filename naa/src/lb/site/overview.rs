@@ -24,18 +24,18 @@ pub(in crate::lb) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (_, connection) = args.at.connect()?;
-    let all = connection.overview()?.load_balancers;
+    let parts =
+        |of: pb::Overview| (of.name, of.reservation.unwrap_or_default(), of.status.unwrap_or_default());
+    let all: Vec<_> = connection.overview()?.load_balancers.into_iter().map(parts).collect();
     if args.at.json {
-        let of = |of: &pb::Overview| {
-            let (reservation, state) =
-                (of.reservation.clone().unwrap_or_default(), of.status.clone().unwrap_or_default());
+        let all = all.iter().map(|(name, reservation, state)| {
             json!({
-                "name": of.name, "lb": reservation.lb_id, "fpga_lb": reservation.fpga_lb_id, "strategy": reservation.strategy,
+                "name": name, "lb": reservation.lb_id, "fpga_lb": reservation.fpga_lb_id, "strategy": reservation.strategy,
                 "data_ipv4": reservation.data_ipv4_address, "data_ipv6": reservation.data_ipv6_address,
-                "status": status::object(&reservation.lb_id, &state),
+                "status": status::object(&reservation.lb_id, state),
             })
-        };
-        let all: Vec<_> = all.iter().map(of).collect();
+        });
+        let all: Vec<_> = all.collect();
         return Ok(show::line(&json!({ "load_balancers": all }).to_string())?);
     }
     if all.is_empty() {
@@ -43,14 +43,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let header =
         ["name", "reservation", "strategy", "at", "workers", "with slots", "senders", "epoch", "ends"];
-    let mut rows = Vec::new();
-    for of in &all {
-        let (reservation, state) =
-            (of.reservation.clone().unwrap_or_default(), of.status.clone().unwrap_or_default());
+    let rows = all.iter().map(|(name, reservation, state)| {
         let at = [&reservation.data_ipv4_address, &reservation.data_ipv6_address];
         let at: Vec<_> = at.into_iter().filter(|at| !at.is_empty()).map(String::as_str).collect();
-        rows.push([
-            of.name.clone(),
+        [
+            name.clone(),
             reservation.lb_id.clone(),
             reservation.strategy.clone(),
             at.join(", "),
@@ -59,9 +56,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             state.sender_addresses.len().to_string(),
             state.current_epoch.to_string(),
             text(state.expires_at.as_ref()),
-        ]);
-    }
-    let issues = all.iter().filter_map(|of| of.status.as_ref()).flat_map(|of| &of.health_issues);
+        ]
+    });
+    let issues = all.iter().flat_map(|(.., state)| &state.health_issues);
     // Issues of a data plane are in the status of each reservation, so a set keeps each only once.
     let issues: BTreeSet<_> = issues.map(status::issue_line).collect();
     let table = TextTable::of(header, rows);

@@ -12,14 +12,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   naa lb workers demand 7=0-127 8=128-255          slots 0 to 127 are session 7's
   naa lb workers demand                            removes all slot demands";
 
-#[derive(Clone, Debug, clap::Args)]
-pub(in crate::lb) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Clone, Debug, Subcommand)]
-enum Command {
+pub(in crate::lb) enum Command {
     /// End worker sessions, which then get no more events
     ///
     /// A worker that still runs registers again at once, as it does after a control plane has lost its sessions: end the worker
@@ -56,8 +50,8 @@ fn demand(text: &str) -> Result<(String, pb::SlotRange), String> {
     range.map(|range| (session.to_owned(), range)).ok_or_else(wrong)
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.command {
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
         Command::Remove { sessions, of } => {
             let (lb, connection) = of.connect()?;
             for session in sessions {

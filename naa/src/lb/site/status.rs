@@ -118,7 +118,7 @@ fn text_of(lb: &str, status: &pb::LoadBalancerStatusReply, before: &Counted, now
         "reservation {lb}, epoch {}, {} slots, ends: {}\n{senders}\n",
         status.current_epoch,
         slots,
-        text_of_end(status)
+        text(status.expires_at.as_ref())
     );
     if status.workers.is_empty() {
         text.push_str("no workers: all events are dropped; `naa ejfat recv` with this URI is one");
@@ -143,8 +143,7 @@ fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted
         "session", "worker", "address", "slots", "share", "fill", "events/s", "Gbit/s", "lost", "state",
         "why",
     ];
-    let mut rows = Vec::new();
-    for of in &status.workers {
+    let rows = status.workers.iter().map(|of| {
         let rate = |of_counted: fn(&(Instant, i64, i64)) -> i64| {
             let (new, old) = (now.get(&of.session_id)?, before.get(&of.session_id)?);
             let time = new.0.duration_since(old.0).as_secs_f64();
@@ -153,7 +152,7 @@ fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted
         let shown = |rate: Option<f64>, scale: f64, digits: usize| {
             rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.digits$}", rate * scale))
         };
-        rows.push([
+        [
             of.session_id.to_string(),
             of.name.clone(),
             format!("{}:{}", of.ip_address, of.udp_port),
@@ -167,13 +166,9 @@ fn workers(status: &pb::LoadBalancerStatusReply, before: &Counted, now: &Counted
                 .as_ref()
                 .map_or_else(|| "none yet".to_owned(), |at| format!("{:.1} s ago", age(at))),
             why(of),
-        ]);
-    }
+        ]
+    });
     TextTable::of(header, rows)
-}
-
-fn text_of_end(status: &pb::LoadBalancerStatusReply) -> String {
-    text(status.expires_at.as_ref())
 }
 
 /// Returns why a worker has its share, or what is wrong with it.

@@ -24,14 +24,8 @@ A permission is TYPE:ID:RIGHT. Types are all, load_balancer, reservation and ses
 permission is for all resources of the type. Rights are read_only, register, reserve and update; update includes the others. \
 A new token is printed once, and cannot be shown again.";
 
-#[derive(Clone, Debug, clap::Args)]
-pub(in crate::lb) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Clone, Debug, Subcommand)]
-enum Command {
+pub(in crate::lb) enum Command {
     /// Make a token
     #[command(after_help = "Examples:\n  naa lb tokens create operator reservation:4:update")]
     Create {
@@ -45,22 +39,10 @@ enum Command {
     },
     /// Show the permissions of a token
     #[command(after_help = "Examples:\n  naa lb tokens show\n  naa lb tokens show 17")]
-    Show {
-        /// The token's number; 0: the one of the URI
-        #[arg(value_name = "NUMBER", default_value_t = 0, value_parser = number)]
-        token: u32,
-        #[command(flatten)]
-        at: At,
-    },
+    Show(OfToken),
     /// List the tokens that were made with a token
     #[command(after_help = "Examples:\n  naa lb tokens list")]
-    List {
-        /// The token's number; 0: the one of the URI
-        #[arg(value_name = "NUMBER", default_value_t = 0, value_parser = number)]
-        token: u32,
-        #[command(flatten)]
-        at: At,
-    },
+    List(OfToken),
     /// Revoke a token, and all tokens that were made with it
     #[command(after_help = "Examples:\n  naa lb tokens revoke 17")]
     Revoke {
@@ -70,6 +52,15 @@ enum Command {
         #[command(flatten)]
         at: At,
     },
+}
+
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::lb) struct OfToken {
+    /// The token's number; 0: the one of the URI
+    #[arg(value_name = "NUMBER", default_value_t = 0, value_parser = number)]
+    token: u32,
+    #[command(flatten)]
+    at: At,
 }
 
 fn number(text: &str) -> Result<u32, String> {
@@ -115,8 +106,8 @@ fn selector(id: u32) -> pb::TokenSelector {
     pb::TokenSelector { token_selector: Some(token_selector::TokenSelector::Id(id)) }
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    match &args.command {
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
+    match command {
         Command::Create { name, permissions, at } => {
             let (_, connection) = at.connect()?;
             let created = connection.create_token(name, permissions.clone())?;
@@ -130,12 +121,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             let object = json!({ "id": id, "token": created.token, "uri": created.ejfat_uri });
             at.done(&object, || created.token.clone())
         }
-        Command::Show { token, at } => {
+        Command::Show(OfToken { token, at }) => {
             let (_, connection) = at.connect()?;
             let of = connection.list_token_permissions(selector(*token))?.token.unwrap_or_default();
             at.done(&object(&of), || table(std::slice::from_ref(&of)))
         }
-        Command::List { token, at } => {
+        Command::List(OfToken { token, at }) => {
             let (_, connection) = at.connect()?;
             let all = connection.list_child_tokens(selector(*token))?.tokens;
             at.done(&json!({ "tokens": all.iter().map(object).collect::<Vec<_>>() }), || {

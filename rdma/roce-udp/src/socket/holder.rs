@@ -120,7 +120,8 @@ fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     lines.filter_map(of).collect()
 }
 
-/// Parses an address as `/proc/net/udp` prints it: the inverse of [`hex`].
+/// Parses an address as `/proc/net/udp` prints it: 32-bit words in network order, each read as a native integer and
+/// printed in hexadecimal digits.
 fn address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {
@@ -148,26 +149,8 @@ fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
 /// The inode of the socket that is bound to `addr`, or to a wildcard address with the port of `addr`. `table` is the
 /// content of `/proc/net/udp` or `/proc/net/udp6`.
 fn inode(table: &str, addr: SocketAddr) -> Option<String> {
-    let exact = hex(addr.ip());
-    let port = format!("{:04X}", addr.port());
-    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let held = lines.filter_map(|fields| {
-        let (ip, its_port) = fields.get(1)?.split_once(':')?;
-        let same = its_port == port && (ip == exact || ip.bytes().all(|digit| digit == b'0'));
-        same.then(|| fields.get(9).map(|inode| inode.to_string()))?
-    });
-    held.last()
-}
-
-/// The address as `/proc/net/udp` prints it: 32-bit words in network order, each read as a native integer and printed
-/// in hexadecimal digits.
-fn hex(ip: IpAddr) -> String {
-    let octets = match ip {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    };
-    let words = octets.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-    words.map(|word| format!("{word:08X}")).collect()
+    let holds = |(ip, _): &(IpAddr, String)| *ip == addr.ip() || ip.is_unspecified();
+    sockets(table, addr.port()).into_iter().rfind(holds).map(|(_, inode)| inode)
 }
 
 /// The process that has a file descriptor of the socket with the inode `inode`.

@@ -3,7 +3,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
     sync::atomic::{AtomicU8, Ordering},
     time::{Duration, Instant},
 };
@@ -103,8 +103,16 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
 }
 
+/// Sets an option of a socket.
+pub fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `value` is an integer of the given length.
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
 /// Sets an option of the UDP socket of the device on `local`; the device does not notice the change.
-pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
+pub fn set_device_option(local: IpAddr, option: (libc::c_int, libc::c_int), value: libc::c_int) {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let of_device = |fd: &libc::c_int| {
@@ -116,10 +124,10 @@ pub fn set_option(local: IpAddr, (level, name): (libc::c_int, libc::c_int), valu
                 UdpSocket::from(socket).local_addr().is_ok_and(|addr| addr == SocketAddr::new(local, 4791))
             })
     };
-    let fd = numbers.find(of_device).expect("the device's socket").as_raw_fd();
-    // SAFETY: `value` is an integer of the given length.
-    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    let fd = numbers.find(of_device).expect("the device's socket");
+    // SAFETY: `fd` is the socket of a device, and the devices of the test keep their sockets open.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    set_option(&socket, option, value);
 }
 
 /// Writes `len` bytes from `a` to `b`, and reads them back.

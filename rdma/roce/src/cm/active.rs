@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
-use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, EstablishedParam, RejectReason, Unreachable};
+use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, RejectReason, Unreachable};
 
 use super::{
     Binding, Cm, CmOutput, ConnectArgs, is_embedded, rejection,
     state::{Conn, RemoteIds, ReqSent, Retry, State},
 };
 use crate::{
+    endpoint::QpAttr,
     entropy::Entropy,
     refusal::RefusalCause,
     time::Time,
@@ -55,11 +56,7 @@ impl Cm {
         let id = self.new_id();
         let sent = ReqSent {
             req: Mad::new(tid, CmMessage::Req(req)),
-            starting_psn: args.starting_psn,
             path_mtu: args.path_mtu,
-            retry_count: args.param.retry_count,
-            responder_resources: args.param.responder_resources,
-            initiator_depth: args.param.initiator_depth,
             timeout,
             retry: Retry::new(now + timeout),
         };
@@ -155,33 +152,24 @@ impl Cm {
         else {
             return;
         };
-        let Some(conn) = self.table.get_mut(id) else { return };
-        let embedded_peer = is_embedded(rep.ca_guid);
+        let (Some(conn), CmMessage::Req(req)) = (self.table.get_mut(id), &sent.req.message) else { return };
         conn.peer = answer_address(from, rep.ca_guid);
-        let binding = Binding {
-            id,
-            qpn: conn.qpn.unwrap_or(0),
-            remote_qpn: rep.qpn,
-            sq_psn: rep.starting_psn,
-            rq_psn: sent.starting_psn,
+        let attr = QpAttr {
             peer: conn.peer,
+            remote_qpn: rep.qpn,
             path_mtu: sent.path_mtu,
-            retry_count: sent.retry_count,
-            rnr_retry: rep.rnr_retry,
+            send_psn: rep.starting_psn.value(),
+            recv_psn: req.starting_psn.value(),
+            retry_count: req.retry_count,
+            rnr_retry_count: rep.rnr_retry,
             ack_timeout: conn.ack_timeout,
-            responder_resources: sent.responder_resources.min(rep.initiator_depth),
-            initiator_depth: sent.initiator_depth.min(rep.responder_resources),
-            embedded_peer,
+            responder_resources: req.responder_resources.min(rep.initiator_depth),
+            initiator_depth: req.initiator_depth.min(rep.responder_resources),
+            embedded_peer: is_embedded(rep.ca_guid),
         };
-        let param = EstablishedParam {
-            private_data: rep.private_data.to_vec(),
-            path_mtu: binding.path_mtu,
-            responder_resources: binding.responder_resources,
-            initiator_depth: binding.initiator_depth,
-            embedded_peer,
-        };
+        let (qpn, param) = (conn.qpn.unwrap_or(0), attr.established(rep.private_data.to_vec()));
         self.counters.established += 1;
-        self.outputs.push_back(CmOutput::Bind(binding));
+        self.outputs.push_back(CmOutput::Bind(Binding { id, qpn, attr }));
         self.event(CmEvent::Established { id, param });
         self.send_rtu(id);
     }
@@ -238,17 +226,10 @@ impl Cm {
         self.event(CmEvent::Rejected { id, reason, private_data });
     }
 
-    pub(super) fn req_timeout(&mut self, now: Time, id: CmId) {
-        let Some(conn) = self.table.get_mut(id) else { return };
-        let (State::ReqSent(sent), to) = (&mut conn.state, conn.peer) else { return };
-        if sent.retry.is_over(now) {
-            self.cancel_req(id);
-            return self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
-        }
-        let (timer, req) = (sent.retry.repeat(now), sent.req.clone());
-        self.table.arm(id, timer);
-        self.counters.tx_retries += 1;
-        self.transmit(to, &req);
+    /// Ends a connection attempt whose REQ has got no response.
+    pub(super) fn req_expired(&mut self, id: CmId) {
+        self.cancel_req(id);
+        self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
     }
 
     /// Removes a connection attempt and sends a REJ to the peer, which may have received the REQ.

@@ -1,23 +1,10 @@
 //! The counters of the connection manager.
 
-use crate::wire::mad::CmMessage;
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// The counters of a connection manager, which start at 0 when its device is opened.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct CmCounters { $($(#[$doc])* pub $name: u64),* }
-
-        impl CmCounters {
-            /// Returns every counter with its name, in a stable order.
-            pub fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$((concat!("cm_", stringify!($name)), self.$name)),*]
-            }
-        }
-    };
-}
+use crate::{counters::counters, wire::mad::CmMessage};
 
 counters! {
+    /// The counters of a connection manager, which start at 0 when its device is opened.
+    CmCounters, "cm_";
     /// The number of REQs that were sent, including repetitions.
     tx_req,
     /// The number of MRAs that were sent, including repetitions.
@@ -77,26 +64,23 @@ counters! {
 
 impl CmCounters {
     pub(super) fn sent(&mut self, message: &CmMessage) {
-        *match message {
-            CmMessage::Req(_) => &mut self.tx_req,
-            CmMessage::Mra(_) => &mut self.tx_mra,
-            CmMessage::Rej(_) => &mut self.tx_rej,
-            CmMessage::Rep(_) => &mut self.tx_rep,
-            CmMessage::Rtu(_) => &mut self.tx_rtu,
-            CmMessage::Dreq(_) => &mut self.tx_dreq,
-            CmMessage::Drep(_) => &mut self.tx_drep,
-        } += 1;
+        *self.of(message).0 += 1;
     }
 
     pub(super) fn received(&mut self, message: &CmMessage) {
-        *match message {
-            CmMessage::Req(_) => &mut self.rx_req,
-            CmMessage::Mra(_) => &mut self.rx_mra,
-            CmMessage::Rej(_) => &mut self.rx_rej,
-            CmMessage::Rep(_) => &mut self.rx_rep,
-            CmMessage::Rtu(_) => &mut self.rx_rtu,
-            CmMessage::Dreq(_) => &mut self.rx_dreq,
-            CmMessage::Drep(_) => &mut self.rx_drep,
-        } += 1;
+        *self.of(message).1 += 1;
+    }
+
+    /// Returns the counter of sent messages and the counter of received messages of the kind of `message`.
+    fn of(&mut self, message: &CmMessage) -> (&mut u64, &mut u64) {
+        match message {
+            CmMessage::Req(_) => (&mut self.tx_req, &mut self.rx_req),
+            CmMessage::Mra(_) => (&mut self.tx_mra, &mut self.rx_mra),
+            CmMessage::Rej(_) => (&mut self.tx_rej, &mut self.rx_rej),
+            CmMessage::Rep(_) => (&mut self.tx_rep, &mut self.rx_rep),
+            CmMessage::Rtu(_) => (&mut self.tx_rtu, &mut self.rx_rtu),
+            CmMessage::Dreq(_) => (&mut self.tx_dreq, &mut self.rx_dreq),
+            CmMessage::Drep(_) => (&mut self.tx_drep, &mut self.rx_drep),
+        }
     }
 }

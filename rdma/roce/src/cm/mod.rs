@@ -197,15 +197,31 @@ impl Cm {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(id) = self.table.expired(now) {
             match self.table.get(id).map(|conn| &conn.state) {
-                Some(State::ReqSent(_)) => self.req_timeout(now, id),
+                Some(State::ReqSent(sent)) if sent.retry.is_over(now) => self.req_expired(id),
+                Some(State::RepSent(sent)) if sent.retry.is_over(now) => self.rep_expired(now, id),
+                Some(State::DreqSent(sent)) if sent.retry.is_over(now) => self.time_wait(now, id),
+                Some(State::ReqSent(_) | State::RepSent(_) | State::DreqSent(_)) => self.repeat(now, id),
                 Some(State::ReqRcvd(_)) => self.request_expired(now, id),
-                Some(State::RepSent(_)) => self.rep_timeout(now, id),
-                Some(State::DreqSent(_)) => self.dreq_timeout(now, id),
                 Some(State::TimeWait | State::Refused(_)) => self.table.remove(id),
                 // An established connection has no timer.
                 Some(State::Established { .. }) | None => {}
             }
         }
+    }
+
+    /// Repeats the message of a connection that has got no response yet.
+    fn repeat(&mut self, now: Time, id: CmId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let (message, retry) = match &mut conn.state {
+            State::ReqSent(sent) => (&sent.req, &mut sent.retry),
+            State::RepSent(sent) => (&sent.rep, &mut sent.retry),
+            State::DreqSent(sent) => (&sent.dreq, &mut sent.retry),
+            _ => return,
+        };
+        let (to, timer, message) = (conn.peer, retry.repeat(now), message.clone());
+        self.table.arm(id, timer);
+        self.counters.tx_retries += 1;
+        self.transmit(to, &message);
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` if no timer runs.
@@ -309,8 +325,9 @@ fn rejection(ids: CommIds, about: Answered, reason: RejectReason) -> Rej {
     Rej { ids, about, ari_len: 0, reason: reason.0, ari: [0; 72], private_data: [0; Rej::PRIVATE] }
 }
 
-/// Returns true if both addresses have the same IP address.
-fn same_host(a: SocketAddr, b: SocketAddr) -> bool {
+/// Returns true if both addresses have the same IP address. An IPv4-mapped address counts as the IPv4 address that it
+/// stands for.
+pub(crate) fn same_host(a: SocketAddr, b: SocketAddr) -> bool {
     a.ip().to_canonical() == b.ip().to_canonical()
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, EstablishedParam, RejectReason, Unreachable};
+use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, RejectReason, Unreachable};
 
 use super::{
     Binding, Cm, CmOutput, Listener,
@@ -11,6 +11,7 @@ use super::{
     state::{Conn, RemoteIds, RepSent, ReqRcvd, Retry, State},
 };
 use crate::{
+    endpoint::QpAttr,
     entropy::Entropy,
     psn::Psn,
     refusal::RefusalCause,
@@ -195,7 +196,7 @@ impl Cm {
 
     /// Withdraws a request that the application has not accepted or rejected, so that unread CM events of ended
     /// requests do not pile up.
-    fn withdraw(&mut self, id: CmId) {
+    pub(super) fn withdraw(&mut self, id: CmId) {
         self.purge_events(id);
         self.outputs.push_back(CmOutput::Withdrawn { id });
     }
@@ -267,44 +268,30 @@ impl Cm {
             ca_guid: self.config.ca_guid,
             private_data,
         };
-        let binding = Binding {
-            id,
-            qpn,
-            remote_qpn: req.qpn,
-            sq_psn: req.starting_psn,
-            rq_psn: starting_psn,
+        let attr = QpAttr {
             peer: conn.peer,
+            remote_qpn: req.qpn,
             path_mtu: request.path_mtu,
+            send_psn: req.starting_psn.value(),
+            recv_psn: starting_psn.value(),
             retry_count: req.retry_count,
-            rnr_retry: req.rnr_retry,
+            rnr_retry_count: req.rnr_retry,
             ack_timeout: bounded_timeout(req.ack_timeout),
             responder_resources: rep.responder_resources,
             initiator_depth: rep.initiator_depth,
             embedded_peer: is_embedded(req.ca_guid),
         };
         conn.qpn = Some(qpn);
-        self.reply(now, id, rep, binding);
-        Ok(())
-    }
-
-    fn reply(&mut self, now: Time, id: CmId, rep: Rep, binding: Binding) {
-        let Some(conn) = self.table.get(id) else { return };
-        let to = conn.peer;
         let sent = RepSent {
             rep: Mad::new(conn.tid, CmMessage::Rep(rep)),
-            established: EstablishedParam {
-                private_data: Vec::new(),
-                path_mtu: binding.path_mtu,
-                responder_resources: binding.responder_resources,
-                initiator_depth: binding.initiator_depth,
-                embedded_peer: binding.embedded_peer,
-            },
+            established: attr.established(Vec::new()),
             retry: Retry::new(now + self.config.confirm_timeout),
         };
-        self.outputs.push_back(CmOutput::Bind(binding));
-        self.transmit(to, &sent.rep);
+        self.outputs.push_back(CmOutput::Bind(Binding { id, qpn, attr }));
+        self.transmit(attr.peer, &sent.rep);
         let timer = sent.retry.first(now);
         self.table.enter(id, State::RepSent(Box::new(sent)), Some(timer));
+        Ok(())
     }
 
     /// Rejects a request with reason 28 and at most 148 bytes of private data. The application must not use `id` after
@@ -378,17 +365,10 @@ impl Cm {
         }
     }
 
-    pub(super) fn rep_timeout(&mut self, now: Time, id: CmId) {
-        let Some(conn) = self.table.get_mut(id) else { return };
-        let (State::RepSent(sent), to) = (&mut conn.state, conn.peer) else { return };
-        if sent.retry.is_over(now) {
-            self.withdraw_rep(now, id, TOO_LATE);
-            return self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
-        }
-        let (timer, rep) = (sent.retry.repeat(now), sent.rep.clone());
-        self.table.arm(id, timer);
-        self.counters.tx_retries += 1;
-        self.transmit(to, &rep);
+    /// Ends a connection whose REP the peer has not confirmed in time.
+    pub(super) fn rep_expired(&mut self, now: Time, id: CmId) {
+        self.withdraw_rep(now, id, TOO_LATE);
+        self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
     }
 
     /// Sends a REJ and ends a connection whose REP the peer has not confirmed.

@@ -58,6 +58,7 @@ impl Cm {
             self.ports.remove(&listener.port);
             let pending = self.table.half_open().keys().filter(|conn| self.is_pending(*conn, id));
             for conn in pending.collect::<Vec<_>>() {
+                self.withdraw(conn);
                 self.refuse(now, conn, RejectReason::INVALID_SERVICE_ID, [0; Rej::PRIVATE]);
             }
             return Ok(());
@@ -68,6 +69,12 @@ impl Cm {
         self.leave(now, id);
         self.purge_events(id);
         Ok(())
+    }
+
+    /// Returns true if the request `id` was rejected or has expired, or if `id` was assigned and no listener or
+    /// connection with this ID exists any more.
+    pub(crate) fn is_refused(&self, id: CmId) -> bool {
+        matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Refused(_))) || self.has_ended(id)
     }
 
     /// Returns true if `id` was assigned and no listener or connection with this ID exists any more.
@@ -117,18 +124,6 @@ impl Cm {
         let (to, timer) = (conn.peer, retry.first(now));
         self.transmit(to, &dreq);
         self.table.enter(id, State::DreqSent(Box::new(DreqSent { dreq, retry })), Some(timer));
-    }
-
-    pub(super) fn dreq_timeout(&mut self, now: Time, id: CmId) {
-        let Some(conn) = self.table.get_mut(id) else { return };
-        let (State::DreqSent(sent), to) = (&mut conn.state, conn.peer) else { return };
-        if sent.retry.is_over(now) {
-            return self.time_wait(now, id);
-        }
-        let (timer, dreq) = (sent.retry.repeat(now), sent.dreq.clone());
-        self.table.arm(id, timer);
-        self.counters.tx_retries += 1;
-        self.transmit(to, &dreq);
     }
 
     pub(super) fn on_dreq(&mut self, now: Time, id: CmId, tid: u64, dreq: &Dreq) -> Result<(), RefusalCause> {

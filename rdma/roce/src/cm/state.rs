@@ -9,7 +9,6 @@ use verbs::{CmId, Endpoints, EstablishedParam};
 
 use super::{MAX_EXTENSIONS, RESEND_FIRST, RESEND_MAX};
 use crate::{
-    psn::Psn,
     time::Time,
     wire::mad::{CommIds, Mad, Req},
 };
@@ -61,11 +60,7 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct ReqSent {
     pub(super) req: Mad,
-    pub(super) starting_psn: Psn,
     pub(super) path_mtu: u32,
-    pub(super) retry_count: u8,
-    pub(super) responder_resources: u8,
-    pub(super) initiator_depth: u8,
     /// The time after which the connection attempt ends if no response arrives.
     pub(super) timeout: Duration,
     pub(super) retry: Retry,

@@ -10,7 +10,7 @@ use verbs::{CmId, admission::Admission};
 use super::state::{Conn, RemoteIds, RemoteQp, RequestKey, State};
 use crate::{entropy::Entropy, time::Time, timer::Deadlines};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CmTable {
     conns: BTreeMap<CmId, Conn>,
     by_comm_id: BTreeMap<u32, CmId>,
@@ -29,17 +29,7 @@ pub(super) struct CmTable {
 
 impl CmTable {
     pub(super) fn new(max_lingering: usize) -> Self {
-        Self {
-            conns: BTreeMap::new(),
-            by_comm_id: BTreeMap::new(),
-            by_request: BTreeMap::new(),
-            by_remote_qp: BTreeMap::new(),
-            half_open: Admission::default(),
-            unconfirmed: BTreeMap::new(),
-            lingering: VecDeque::new(),
-            max_lingering,
-            deadlines: Deadlines::default(),
-        }
+        Self { max_lingering, ..Self::default() }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -7,7 +7,7 @@ use std::{
 
 use verbs::{CmEvent, CmId, ConnParam};
 
-use crate::psn::Psn;
+use crate::{endpoint::QpAttr, psn::Psn};
 
 /// The limits and the identity of a device's connection manager.
 #[derive(Clone, Debug)]
@@ -97,30 +97,8 @@ pub struct Binding {
     pub id: CmId,
     /// The number of the local queue pair.
     pub qpn: u32,
-    /// The number of the peer's queue pair.
-    pub remote_qpn: u32,
-    /// The PSN of the first packet that this side sends.
-    pub sq_psn: Psn,
-    /// The PSN of the first packet that this side expects to receive.
-    pub rq_psn: Psn,
-    /// The UDP address to which packets are sent. The peer's packets come from the IP address of `peer`, but from any
-    /// UDP port.
-    pub peer: SocketAddr,
-    /// The path MTU: the most bytes of payload per packet.
-    pub path_mtu: u32,
-    /// The number of retries when the peer does not respond within the ACK timeout, 0-7.
-    pub retry_count: u8,
-    /// The number of RNR retries, 0-6, or 7 for retries without limit.
-    pub rnr_retry: u8,
-    /// The code of the local ACK timeout, 0-31. A code n stands for an ACK timeout of 4.096 us * 2^n, and the code 0
-    /// stands for no ACK timeout.
-    pub ack_timeout: u8,
-    /// The maximum number of READs that the peer may have outstanding at this side.
-    pub responder_resources: u8,
-    /// The maximum number of READs that this side may have outstanding at the peer.
-    pub initiator_depth: u8,
-    /// True if the peer runs this stack.
-    pub embedded_peer: bool,
+    /// The parameters of the connection.
+    pub attr: QpAttr,
 }
 
 /// An output of the connection manager. The device must execute the outputs in the order in which the connection

@@ -1,14 +1,11 @@
 //! The methods that connect a queue pair or move a queue pair to the error state.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use verbs::{Error, QpNum};
+use verbs::{Error, EstablishedParam, QpNum};
 
-use super::Endpoint;
-use crate::{
-    psn::Psn,
-    qp::{Peer, QpConnectionParam, Retry},
-};
+use super::{Endpoint, verbs_calls::no_qp};
+use crate::wire::mad::mtu_code;
 
 /// The parameters on which both ends of a connection have agreed, by the CM or by other means (`ibv_modify_qp` to RTR
 /// and RTS).
@@ -39,6 +36,19 @@ pub struct QpAttr {
     pub embedded_peer: bool,
 }
 
+impl QpAttr {
+    /// Returns the parameters of the established connection for the program.
+    pub(crate) fn established(&self, private_data: Vec<u8>) -> EstablishedParam {
+        EstablishedParam {
+            private_data,
+            path_mtu: self.path_mtu,
+            responder_resources: self.responder_resources,
+            initiator_depth: self.initiator_depth,
+            embedded_peer: self.embedded_peer,
+        }
+    }
+}
+
 impl Endpoint {
     /// Connects a queue pair with the parameters `attr`, and sends no CM message.
     ///
@@ -46,29 +56,11 @@ impl Endpoint {
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair was
     /// connected before, and with [`Error::Invalid`] if the path MTU is invalid or larger than the device's.
     pub fn connect_qp(&mut self, qp: QpNum, attr: &QpAttr) -> Result<(), Error> {
-        if !matches!(attr.path_mtu, 256 | 512 | 1024 | 2048 | 4096) || attr.path_mtu > self.max_path_mtu {
+        if mtu_code(attr.path_mtu).is_none() || attr.path_mtu > self.max_path_mtu {
             return Err(Error::Invalid("the path MTU is none of 256 to 4096, or beyond the link's"));
         }
-        let param = QpConnectionParam {
-            peer: Peer {
-                addr: attr.peer,
-                qpn: attr.remote_qpn,
-                mtu: attr.path_mtu,
-                embedded: attr.embedded_peer,
-            },
-            send_psn: Psn::new(attr.send_psn),
-            recv_psn: Psn::new(attr.recv_psn),
-            retry: Retry {
-                count: attr.retry_count.min(7),
-                rnr: attr.rnr_retry_count.min(7),
-                ack_timeout: ack_timeout(attr.ack_timeout),
-            },
-            responder_resources: attr.responder_resources,
-            initiator_depth: attr.initiator_depth,
-        };
-        let id = qp.0.into();
-        let found = self.qps.get_mut(&qp.0).ok_or(Error::NotFound { what: "queue pair", id })?;
-        if !found.connect(&param, &self.shared.config) {
+        let found = self.qps.get_mut(&qp.0).ok_or(no_qp(qp))?;
+        if !found.connect(attr, &self.shared.config) {
             return Err(Error::QpState("already connected"));
         }
         Ok(())
@@ -79,14 +71,5 @@ impl Endpoint {
         if let Some(found) = self.qps.get_mut(&qp.0) {
             found.fail(None, &mut self.shared);
         }
-    }
-}
-
-/// Converts the code of the local ACK timeout to a duration. The code 0 gives the duration 0, which stands for no
-/// timeout.
-fn ack_timeout(code: u8) -> Duration {
-    match code & 0x1f {
-        0 => Duration::ZERO,
-        n => Duration::from_nanos(4096 << n),
     }
 }

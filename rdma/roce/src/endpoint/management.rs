@@ -7,9 +7,9 @@ use std::{
 
 use verbs::{ChannelId, CmEvent, CmId, ConnParam, Error, QpNum};
 
-use super::{DatagramMeta, Endpoint, QpAttr};
+use super::{DatagramMeta, Endpoint, verbs_calls::no_qp};
 use crate::{
-    cm::{Cm, CmCounters, CmOutput, ConnectArgs},
+    cm::{Binding, Cm, CmCounters, CmOutput, ConnectArgs},
     icrc::IdRule,
     psn::Psn,
     refusal::RefusalCause,
@@ -137,16 +137,19 @@ impl Endpoint {
     }
 
     /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The application must not use
-    /// `id` afterwards.
+    /// `id` afterwards. If the request has expired or does not exist any more, the call fails, but releases the channel
+    /// of the request.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
     /// request was accepted, was rejected or has expired, or if `private_data` is too long.
     pub fn reject(&mut self, now: Time, id: CmId, private_data: &[u8]) -> Result<(), Error> {
-        self.management.cm.reject(now, id, private_data)?;
-        self.management.owners.remove(&id);
+        let rejected = self.management.cm.reject(now, id, private_data);
+        if self.management.cm.is_refused(id) {
+            self.management.owners.remove(&id);
+        }
         self.settle_cm();
-        Ok(())
+        rejected
     }
 
     /// Ends a connection or a connection attempt: moves a connected queue pair to the error state, notifies the peer,
@@ -195,7 +198,11 @@ impl Endpoint {
         self.settle_cm();
     }
 
-    fn check_channel(&self, channel: ChannelId) -> Result<(), Error> {
+    /// Checks that the channel exists.
+    ///
+    /// # Errors
+    /// Fails with [`Error::NotFound`] if there is no channel `channel`.
+    pub fn check_channel(&self, channel: ChannelId) -> Result<(), Error> {
         self.management.channels.get(&channel.0).map(drop).ok_or(no_channel(channel))
     }
 
@@ -203,7 +210,7 @@ impl Endpoint {
         match self.qp_state(qp) {
             Some("not connected") => Ok(()),
             Some(state) => Err(Error::QpState(state)),
-            None => Err(Error::NotFound { what: "queue pair", id: qp.0.into() }),
+            None => Err(no_qp(qp)),
         }
     }
 
@@ -238,23 +245,10 @@ impl Endpoint {
     fn settle_cm(&mut self) {
         while let Some(output) = self.management.cm.poll_output() {
             match output {
-                CmOutput::Bind(binding) => {
-                    let attr = QpAttr {
-                        peer: binding.peer,
-                        remote_qpn: binding.remote_qpn,
-                        path_mtu: binding.path_mtu,
-                        send_psn: binding.sq_psn.value(),
-                        recv_psn: binding.rq_psn.value(),
-                        retry_count: binding.retry_count,
-                        rnr_retry_count: binding.rnr_retry,
-                        ack_timeout: binding.ack_timeout,
-                        responder_resources: binding.responder_resources,
-                        initiator_depth: binding.initiator_depth,
-                        embedded_peer: binding.embedded_peer,
-                    };
+                CmOutput::Bind(Binding { qpn, attr, .. }) => {
                     // The call of `connect_qp` fails if the application has already destroyed the queue pair. The error
                     // of `connect_qp` is ignored, because any later use of the queue pair fails.
-                    let _ = self.connect_qp(QpNum(binding.qpn), &attr);
+                    let _ = self.connect_qp(QpNum(qpn), &attr);
                 }
                 CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),
                 CmOutput::Event(event) => self.deliver(event),

@@ -8,7 +8,7 @@ use crate::{
     cq::CqEntry,
     memory::RegionId,
     mr_table::Want,
-    qp::{QpEntry, RecvWqe, SendWqe, SgeList, SgeRef, WqePayload},
+    qp::{QpEntry, RecvWqe, SendWqe, SgeList, SgeRef, WqePayload, queue_full},
 };
 
 fn exhausted(what: &'static str, limit: u32) -> Error {
@@ -33,7 +33,7 @@ impl Endpoint {
         if self.shared.mrs.uses_pd(pd) || self.qps.values().any(|qp| qp.pd == pd) {
             return Err(Error::Busy("memory regions or queue pairs use the protection domain"));
         }
-        self.pds.remove(&pd.0).ok_or(Error::NotFound { what: "protection domain", id: pd.0.into() })
+        self.pds.remove(&pd.0).ok_or(no_pd(pd))
     }
 
     /// Registers a region of `len` bytes. In requests of peers, the first byte of the region has the address `va`.
@@ -49,9 +49,7 @@ impl Endpoint {
         len: u64,
         access: Access,
     ) -> Result<(MrKeys, RegionId), Error> {
-        if !self.pd_exists(pd) {
-            return Err(Error::NotFound { what: "protection domain", id: pd.0.into() });
-        }
+        self.pds.get(&pd.0).ok_or(no_pd(pd))?;
         if self.shared.mrs.len() >= self.shared.config.max_mr as usize {
             return Err(exhausted("memory regions", self.shared.config.max_mr));
         }
@@ -69,6 +67,14 @@ impl Endpoint {
     /// with which the region was not registered.
     pub fn set_mr_access(&mut self, lkey: u32, access: Access) -> Result<(), Error> {
         self.shared.mrs.set_access(lkey, access)
+    }
+
+    /// Checks the arguments of [`Self::set_mr_access`] as that method does, but changes no access rights.
+    ///
+    /// # Errors
+    /// Fails like [`Self::set_mr_access`].
+    pub fn check_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
+        self.shared.mrs.check_access(lkey, access).map(drop)
     }
 
     /// Deregisters the region with this LKey, and returns the region's number. After the call, no packet reads or
@@ -131,13 +137,9 @@ impl Endpoint {
     /// [`Error::Exhausted`] if the device has `Config::max_qp` queue pairs, and with [`Error::Invalid`] if a size is
     /// more than the device's limit.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, Error> {
-        if !self.pd_exists(init.pd) {
-            return Err(Error::NotFound { what: "protection domain", id: init.pd.0.into() });
-        }
+        self.pds.get(&init.pd.0).ok_or(no_pd(init.pd))?;
         for cq in [init.send_cq, init.recv_cq] {
-            if !self.shared.cqs.contains_key(&cq.0) {
-                return Err(no_cq(cq));
-            }
+            self.shared.cqs.get(&cq.0).ok_or(no_cq(cq))?;
         }
         let config = &self.shared.config;
         if self.qps.len() >= config.max_qp as usize {
@@ -171,12 +173,7 @@ impl Endpoint {
     pub fn post_send(&mut self, qp: QpNum, wr: &SendWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         if found.send_queue_full() {
-            let limit = found.cap.max_send_wr.into();
-            return Err(Error::Exhausted {
-                what: "send queue entries",
-                limit,
-                remedy: "poll completions first",
-            });
+            return Err(queue_full("send queue entries", found.cap.max_send_wr));
         }
         let wqe = self.send_wqe(found, wr)?;
         let found = self.qps.get_mut(&qp.0).ok_or(no_qp(qp))?;
@@ -249,10 +246,14 @@ impl Endpoint {
     }
 }
 
+fn no_pd(pd: PdId) -> Error {
+    Error::NotFound { what: "protection domain", id: pd.0.into() }
+}
+
 fn no_cq(cq: CqId) -> Error {
     Error::NotFound { what: "completion queue", id: cq.0.into() }
 }
 
-fn no_qp(qp: QpNum) -> Error {
+pub(super) fn no_qp(qp: QpNum) -> Error {
     Error::NotFound { what: "queue pair", id: qp.0.into() }
 }

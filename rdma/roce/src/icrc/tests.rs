@@ -1,18 +1,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-
-/// A random number generator (xorshift64*), which is sufficient for test data.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
-    }
-}
+use crate::entropy::{Entropy as _, tests::Random};
 
 fn flow(v6: bool) -> Flow {
     let [src, dst]: [SocketAddr; 2] = if v6 {
@@ -25,7 +14,7 @@ fn flow(v6: bool) -> Flow {
 
 /// Makes a packet with a random BTH and `mtu` random bytes of payload.
 fn packet(random: &mut Random, flow: &Flow, id: u16, mtu: usize) -> Vec<u8> {
-    let mut packet: Vec<u8> = (0..Bth::LEN + mtu).map(|_| random.next() as u8).collect();
+    let mut packet: Vec<u8> = (0..Bth::LEN + mtu).map(|_| random.next_u32() as u8).collect();
     let (header, payload) = packet.split_at(Bth::LEN);
     let icrc = compute(flow, id, header, payload.chunks(100));
     packet.extend(icrc);
@@ -60,10 +49,10 @@ fn retreat_undoes_advance() {
 fn identifications_are_solved_for() {
     let (mut random, mut solver, flow) = (Random(1), Solver::new(), flow(false));
     for round in 0..2000 {
-        let id = random.next() as u16;
-        let len = (random.next() % 4200) as usize;
+        let id = random.next_u32() as u16;
+        let len = (random.next_u32() % 4200) as usize;
         let packet = packet(&mut random, &flow, id, len);
-        let hint = random.next() as u16;
+        let hint = random.next_u32() as u16;
         let solved = Ok(Checked { ip_id: Some(id) });
         assert_eq!(solver.verify(&flow, &packet, IdRule::Any, hint), solved, "round {round}");
         assert_eq!(solver.verify(&flow, &packet, IdRule::Any, id), solved);
@@ -108,7 +97,7 @@ fn single_bit_errors_are_detected() {
                 // The test changes each of the first 500 bits and the last 500 bits of the packet, and a random sample
                 // of all other bits.
                 let edge = bit < 500 || bit + 500 > packet.len() * 8;
-                if !edge && !random.next().is_multiple_of(16) {
+                if !edge && !random.next_u32().is_multiple_of(16) {
                     continue;
                 }
                 packet[bit / 8] ^= 1 << (bit % 8);

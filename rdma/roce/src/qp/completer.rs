@@ -155,8 +155,7 @@ impl Requester {
     }
 
     fn window_full(&self) -> bool {
-        let in_flight = self.sent_end.value().wrapping_sub(self.una.value()) & Psn::MASK;
-        in_flight + 1 >= self.window.packets()
+        self.in_flight(self.sent_end) + 1 >= self.window.packets()
     }
 
     /// Removes the oldest work request, and changes the cursor's index so that the cursor still points at the same
@@ -197,7 +196,7 @@ impl Requester {
     /// them.
     fn skip_acknowledged(&mut self) {
         if let (0, packet) = self.cursor
-            && let Some(first) = self.wqes.front().and_then(|w| w.first)
+            && let Some(first) = self.first_psn()
         {
             let acked = self.una.since(first).max(0) as u32;
             self.cursor = (0, packet.max(acked));
@@ -208,13 +207,7 @@ impl Requester {
     /// oldest unacknowledged packet already waits to be resent, this function does nothing.
     fn lost(&mut self, now: Time) {
         let (index, packet) = self.cursor;
-        let resent = index > 0
-            || self
-                .wqes
-                .front()
-                .and_then(|w| w.first)
-                .is_some_and(|first| first.plus(packet).since(self.una) > 0);
-        if resent {
+        if index > 0 || self.first_psn().is_some_and(|first| first.plus(packet).since(self.una) > 0) {
             self.window.on_loss(now);
             self.go_back();
         }

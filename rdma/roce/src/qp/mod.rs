@@ -17,17 +17,17 @@ mod response;
 mod rtt;
 mod wqe;
 
-use std::{collections::VecDeque, net::SocketAddr};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use verbs::{CqId, Error, PdId, QpCap, QpNum, Wc, WcStatus};
 
-pub(crate) use requester::Retry;
 pub(crate) use wqe::{RecvWqe, SendWqe, SgeList, SgeRef, WqePayload};
 
 use crate::{
     config::Config,
     counters::Counters,
     cq::CqEntry,
+    endpoint::QpAttr,
     id_map::IdMap,
     memory::RegionWriter,
     mr_table::MrTable,
@@ -38,11 +38,11 @@ use crate::{
     transmit::Transmit,
     wire::{Bth, Packet},
 };
-use requester::Requester;
+use requester::{Requester, Retry};
 use responder::Responder;
 
 /// The data that all queue pairs of a device share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DeviceTables {
     pub(crate) config: Config,
     pub(crate) mrs: MrTable,
@@ -51,6 +51,12 @@ pub(crate) struct DeviceTables {
     /// A buffer for the work requests that a packet completed. The buffer is used again for each packet, so that no
     /// memory is allocated for a packet.
     pub(crate) done: Vec<SendWqe>,
+}
+
+impl DeviceTables {
+    pub(crate) fn new(config: Config) -> Self {
+        Self { mrs: MrTable::new(config.rkeys), config, ..Self::default() }
+    }
 }
 
 /// The other end of a connection.
@@ -70,19 +76,6 @@ impl Peer {
     fn bth(&self) -> Bth {
         Bth { mig_req: true, p_key: Bth::DEFAULT_P_KEY, dest_qp: self.qpn, ..Bth::default() }
     }
-}
-
-/// The parameters of a connection, which are chosen when the connection is set up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QpConnectionParam {
-    pub(crate) peer: Peer,
-    /// The first PSN that this side sends.
-    pub(crate) send_psn: Psn,
-    /// The first PSN that the peer sends.
-    pub(crate) recv_psn: Psn,
-    pub(crate) retry: Retry,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
 }
 
 #[derive(Debug)]
@@ -135,26 +128,37 @@ impl QpEntry {
         }
     }
 
-    pub(crate) fn connect(&mut self, p: &QpConnectionParam, config: &Config) -> bool {
+    pub(crate) fn connect(&mut self, attr: &QpAttr, config: &Config) -> bool {
         if !matches!(self.phase, Phase::Unconnected) {
             return false;
         }
-        let window = config.new_window(p.peer.mtu);
+        let peer =
+            Peer { addr: attr.peer, qpn: attr.remote_qpn, mtu: attr.path_mtu, embedded: attr.embedded_peer };
+        let ack_timeout = ack_timeout(attr.ack_timeout);
+        let retry = Retry { count: attr.retry_count.min(7), rnr: attr.rnr_retry_count.min(7), ack_timeout };
+        let window = config.new_window(peer.mtu);
         let intervals = (config.min_probe, config.min_rto);
+        let resources = attr.responder_resources.min(config.max_responder_resources);
+        let (send_psn, recv_psn) = (Psn::new(attr.send_psn), Psn::new(attr.recv_psn));
         self.phase = Phase::Connected(Box::new(QpConnection {
-            peer: p.peer,
-            requester: Requester::new(p.send_psn, p.initiator_depth, p.retry, window, intervals),
-            responder: Responder::new(p.recv_psn, p.responder_resources.min(config.max_responder_resources)),
+            peer,
+            requester: Requester::new(send_psn, attr.initiator_depth, retry, window, intervals),
+            responder: Responder::new(recv_psn, resources),
             overtaken: false,
         }));
         true
     }
 
-    pub(crate) fn peer(&self) -> Option<&Peer> {
+    /// Returns the connection; `None` if the queue pair is not connected, or has failed.
+    fn connection(&self) -> Option<&QpConnection> {
         match &self.phase {
-            Phase::Connected(connection) => Some(&connection.peer),
+            Phase::Connected(connection) => Some(connection),
             _ => None,
         }
+    }
+
+    pub(crate) fn peer(&self) -> Option<&Peer> {
+        self.connection().map(|connection| &connection.peer)
     }
 
     pub(crate) fn state_name(&self) -> &'static str {
@@ -171,10 +175,8 @@ impl QpEntry {
     }
 
     pub(crate) fn send_queue_full(&self) -> bool {
-        match &self.phase {
-            Phase::Connected(connection) => connection.requester.wqes.len() >= self.cap.max_send_wr as usize,
-            _ => false,
-        }
+        let limit = self.cap.max_send_wr as usize;
+        self.connection().is_some_and(|connection| connection.requester.wqes.len() >= limit)
     }
 
     pub(crate) fn post_send(&mut self, wqe: SendWqe, shared: &mut DeviceTables) -> Result<(), Error> {
@@ -201,12 +203,7 @@ impl QpEntry {
             return Ok(());
         }
         if self.rq.len() >= self.cap.max_recv_wr as usize {
-            let limit = self.cap.max_recv_wr.into();
-            return Err(Error::Exhausted {
-                what: "receive queue entries",
-                limit,
-                remedy: "poll completions first",
-            });
+            return Err(queue_full("receive queue entries", self.cap.max_recv_wr));
         }
         self.rq.push_back(wqe);
         Ok(())
@@ -308,10 +305,7 @@ impl QpEntry {
     }
 
     pub(crate) fn deadline(&self) -> Option<Time> {
-        match &self.phase {
-            Phase::Connected(connection) => connection.requester.deadline(),
-            _ => None,
-        }
+        self.connection().and_then(|connection| connection.requester.deadline())
     }
 
     pub(crate) fn has_work(&self) -> bool {
@@ -403,26 +397,14 @@ impl QpEntry {
     }
 
     fn flush_recv(&self, recv: &RecvWqe, shared: &mut DeviceTables) {
-        let wc = Wc {
-            wr_id: recv.wr_id,
-            qp: self.num,
-            status: WcStatus::WrFlushError,
-            opcode: verbs::WcOpcode::Recv,
-            ..Wc::EMPTY
-        };
+        let (status, opcode) = (WcStatus::WrFlushError, verbs::WcOpcode::Recv);
+        let wc = Wc { wr_id: recv.wr_id, qp: self.num, status, opcode, ..Wc::EMPTY };
         complete(shared, self.recv_cq, wc);
     }
 
     fn complete_send(&self, wqe: &SendWqe, status: WcStatus, shared: &mut DeviceTables) -> bool {
-        let wc = Wc {
-            wr_id: wqe.wr_id,
-            qp: self.num,
-            status,
-            opcode: wqe.opcode(),
-            byte_len: wqe.len,
-            imm: None,
-            solicited: false,
-        };
+        let (qp, opcode) = (self.num, wqe.opcode());
+        let wc = Wc { wr_id: wqe.wr_id, qp, status, opcode, byte_len: wqe.len, ..Wc::EMPTY };
         complete(shared, self.send_cq, wc)
     }
 }
@@ -435,4 +417,18 @@ fn complete(shared: &mut DeviceTables, cq: CqId, wc: Wc) -> bool {
         shared.counters.cq_overrun += 1;
     }
     fits
+}
+
+/// Returns the error for a work request that does not fit into a queue with `limit` entries.
+pub(crate) fn queue_full(what: &'static str, limit: u32) -> Error {
+    Error::Exhausted { what, limit: limit.into(), remedy: "poll completions first" }
+}
+
+/// Converts the code of the local ACK timeout to a duration. The code 0 gives the duration 0, which stands for no
+/// timeout.
+fn ack_timeout(code: u8) -> Duration {
+    match code & 0x1f {
+        0 => Duration::ZERO,
+        n => Duration::from_nanos(4096 << n),
+    }
 }

@@ -19,9 +19,8 @@ use crate::{
     config::{Config, RKeys},
     counters::Counters,
     entropy::Entropy,
-    id_map::IdMap,
     memory::{RegionId, RegionWriter},
-    mr_table::{MrRef, MrTable, Want},
+    mr_table::{MrRef, Want},
     opcode,
     psn::Psn,
     refusal::RefusalCause,
@@ -155,19 +154,12 @@ impl Model {
     /// in the table of memory regions. The buffers of all posted receives lie in one memory region, which has slot 0.
     pub fn new(slot_bits: u8, entropy: &mut dyn Entropy) -> Result<Self, Error> {
         let config = Config { rkeys: RKeys::WithSlot { bits: slot_bits }, ..Config::default() };
-        let mut mrs = MrTable::new(config.rkeys);
+        let mut shared = DeviceTables::new(config);
         let pd = PdId(u32::MAX);
         let local = Access { local_write: true, ..Access::default() };
-        let (keys, _) = mrs.insert(pd, 0, u64::MAX, local, entropy)?;
-        let found = mrs.local(keys.lkey, pd, 0, 0, Want::LocalWrite);
+        let (keys, _) = shared.mrs.insert(pd, 0, u64::MAX, local, entropy)?;
+        let found = shared.mrs.local(keys.lkey, pd, 0, 0, Want::LocalWrite);
         let receives = found.ok_or(Error::Invalid("the region of receives is there"))?.0;
-        let shared = DeviceTables {
-            config,
-            mrs,
-            cqs: IdMap::default(),
-            counters: Counters::default(),
-            done: Vec::new(),
-        };
         Ok(Self { shared, receives, qps: BTreeMap::new() })
     }
 

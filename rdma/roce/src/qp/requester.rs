@@ -96,6 +96,11 @@ impl Requester {
         self.timers.next()
     }
 
+    /// Returns the first PSN of the oldest work request; `None` if no work request has PSNs.
+    pub(super) fn first_psn(&self) -> Option<Psn> {
+        self.wqes.front().and_then(|wqe| wqe.first)
+    }
+
     /// Returns the PSN of the packet at which the cursor points; `None` if no packet waits to be sent.
     fn cursor_psn(&self) -> Option<Psn> {
         let wqe = self.wqes.get(self.cursor.0)?;
@@ -124,7 +129,7 @@ impl Requester {
         self.reads.partition_point(|end| psn.since(*end) > 0)
     }
 
-    fn in_flight(&self, psn: Psn) -> u32 {
+    pub(super) fn in_flight(&self, psn: Psn) -> u32 {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
@@ -261,8 +266,8 @@ impl Requester {
 
     /// Moves the cursor back to the oldest unacknowledged packet, so that all packets from there on are sent again.
     pub(super) fn go_back(&mut self) {
-        let packet = self.wqes.front().and_then(|w| w.first).map_or(0, |first| self.in_flight_from(first));
-        self.cursor = (0, packet);
+        let first = self.first_psn().unwrap_or(self.una);
+        self.cursor = (0, self.una.value().wrapping_sub(first.value()) & Psn::MASK);
         self.recover = Some(self.sent_end);
         self.rtt.forget();
         self.since_ack_req = 0;
@@ -271,10 +276,6 @@ impl Requester {
     /// Makes the next packet ask for an acknowledgement.
     pub(super) fn demand_ack(&mut self) {
         self.since_ack_req = self.window.packets();
-    }
-
-    fn in_flight_from(&self, first: Psn) -> u32 {
-        self.una.value().wrapping_sub(first.value()) & Psn::MASK
     }
 }
 

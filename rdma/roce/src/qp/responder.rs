@@ -19,7 +19,7 @@ use crate::{
     opcode::{OpcodeInfo, Operation, Position},
     psn::Psn,
     refusal::RefusalCause::{self, MessageLength, OpcodeSequence, ReceiverNotReady, RemoteAccess},
-    wire::{NakCode, Packet, Syndrome},
+    wire::{NakCode, Packet, Reth, Syndrome},
 };
 
 /// The longest message in bytes (IBTA C9-9).
@@ -325,13 +325,7 @@ impl Responder {
         if reth.length > MAX_MESSAGE || position == Position::First && reth.length <= cx.mtu {
             return Err(MessageLength);
         }
-        let target = if reth.length == 0 {
-            None
-        } else {
-            let found =
-                cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteWrite);
-            Some(found.ok_or(RemoteAccess)?)
-        };
+        let target = memory_of(&reth, Want::RemoteWrite, cx)?;
         Ok(IncomingMessage::Write { target, len: reth.length, filled: 0 })
     }
 
@@ -358,13 +352,7 @@ impl Responder {
         if reth.length > MAX_MESSAGE || packets >= 1 << 23 {
             return Err(MessageLength);
         }
-        let source = if reth.length == 0 {
-            None
-        } else {
-            let found =
-                cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), Want::RemoteRead);
-            Some(found.ok_or(RemoteAccess)?)
-        };
+        let source = memory_of(&reth, Want::RemoteRead, cx)?;
         let psn = packet.bth.psn;
         let repeated = psn.since(self.epsn) < 0;
         let (len, msn) = (reth.length, self.msn);
@@ -405,6 +393,15 @@ impl Responder {
             _ => None,
         }
     }
+}
+
+/// Finds the memory that a request names; `None` for a request of no bytes, whose key is not checked.
+fn memory_of(reth: &Reth, want: Want, cx: &QpParts<'_>) -> Result<Option<(MrRef, u64)>, RefusalCause> {
+    if reth.length == 0 {
+        return Ok(None);
+    }
+    let found = cx.shared.mrs.remote(reth.rkey, cx.pd, reth.addr, reth.length.into(), want);
+    found.map(Some).ok_or(RemoteAccess)
 }
 
 fn received(cx: &mut QpParts<'_>, wr_id: u64, opcode: WcOpcode, byte_len: u32, packet: &Packet<'_>) -> Wc {

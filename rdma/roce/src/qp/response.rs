@@ -155,14 +155,8 @@ impl PendingResponses {
         out.begin(peer.addr);
         let finished = match front {
             PendingResponse::Ack { psn, syndrome, msn } => {
-                header(
-                    out,
-                    peer,
-                    opcode::ACKNOWLEDGE,
-                    *psn,
-                    0,
-                    Some(Aeth { syndrome: *syndrome, msn: *msn }),
-                );
+                let aeth = Aeth { syndrome: *syndrome, msn: *msn };
+                header(out, peer, opcode::ACKNOWLEDGE, *psn, 0, Some(aeth));
                 true
             }
             PendingResponse::Read { psn, packet, packets, source, len, msn, .. } => {

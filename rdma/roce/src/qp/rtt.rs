@@ -108,16 +108,18 @@ impl Rtt {
 mod tests {
     use super::*;
 
+    /// Returns the state of a connection with the ACK timeout `ack_timeout`, whose first round trip took 20 us.
+    fn measured(ack_timeout: Duration) -> Rtt {
+        let mut rtt = Rtt::new(Duration::from_micros(250), Duration::from_millis(4), ack_timeout);
+        rtt.sent(Psn::new(7), Time(0));
+        rtt.acked(Psn::new(8), Time(20_000));
+        rtt
+    }
+
     #[test]
     fn silence_costs_retries_with_every_ack_timeout() {
         for code in 1..32 {
-            let mut rtt = Rtt::new(
-                Duration::from_micros(250),
-                Duration::from_millis(4),
-                Duration::from_nanos(4096 << code),
-            );
-            rtt.sent(Psn::new(7), Time::from_nanos(0));
-            rtt.acked(Psn::new(8), Time::from_nanos(20_000));
+            let mut rtt = measured(Duration::from_nanos(4096 << code));
             assert!((0..40).any(|_| rtt.expired()), "ACK timeout {code}");
             assert!(rtt.expired());
         }
@@ -125,9 +127,7 @@ mod tests {
 
     #[test]
     fn a_tail_is_probed_for_soon_and_a_window_repeated_late() {
-        let mut rtt = Rtt::new(Duration::from_micros(250), Duration::from_millis(4), Duration::from_secs(1));
-        rtt.sent(Psn::new(7), Time::from_nanos(0));
-        rtt.acked(Psn::new(8), Time::from_nanos(20_000));
+        let mut rtt = measured(Duration::from_secs(1));
         let mut intervals = Vec::new();
         while intervals.len() < 4 {
             intervals.push((rtt.interval().as_micros(), rtt.probes_tail()));

@@ -2,6 +2,15 @@
 
 use crate::psn::Psn;
 
+/// Returns the `N` bytes at the offset `at`. All callers pass constant offsets that lie within the header or message.
+pub(super) fn bytes<const N: usize>(b: &[u8], at: usize) -> [u8; N] {
+    *b[at..].first_chunk().expect("fields lie within the message")
+}
+
+pub(super) fn be32(b: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes(b, at))
+}
+
 pub(super) fn be24(b: &[u8]) -> u32 {
     u32::from_be_bytes([0, b[0], b[1], b[2]])
 }
@@ -99,12 +108,7 @@ impl Reth {
 
     /// Decodes the header.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
-        let (addr, rest) = b.split_first_chunk::<8>().expect("16 bytes hold 8");
-        Self {
-            addr: u64::from_be_bytes(*addr),
-            rkey: u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]),
-            length: u32::from_be_bytes([rest[4], rest[5], rest[6], rest[7]]),
-        }
+        Self { addr: u64::from_be_bytes(bytes(b, 0)), rkey: be32(b, 8), length: be32(b, 12) }
     }
 
     /// Encodes the header.
@@ -232,7 +236,7 @@ impl Deth {
 
     /// Decodes the header.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
-        Self { q_key: u32::from_be_bytes([b[0], b[1], b[2], b[3]]), reserved: b[4], src_qp: be24(&b[5..]) }
+        Self { q_key: be32(b, 0), reserved: b[4], src_qp: be24(&b[5..]) }
     }
 
     /// Encodes the header.

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::headers::{be24, put24};
+use super::headers::{be24, be32, bytes, put24};
 use crate::psn::Psn;
 
 /// The number of bytes of every management datagram.
@@ -269,21 +269,12 @@ impl CmMessage {
     }
 }
 
-/// Returns the `N` bytes at the offset `at`. All callers pass constant offsets that lie within the message.
-fn bytes<const N: usize>(b: &[u8], at: usize) -> [u8; N] {
-    *b[at..].first_chunk().expect("fields lie within the message")
-}
-
 fn put<const N: usize>(b: &mut [u8], at: usize, value: [u8; N]) {
     b[at..at + N].copy_from_slice(&value);
 }
 
 fn be16(b: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(bytes(b, at))
-}
-
-fn be32(b: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes(b, at))
 }
 
 /// Stores `value` in a bit field of `byte`. The lowest bit of the field is the bit `shift` of `byte`, and `mask` is the
@@ -548,20 +539,11 @@ pub fn private_data<const N: usize>(data: &[u8]) -> Option<[u8; N]> {
 
 /// Returns the CM's code for a path MTU of `bytes` bytes; `None` if `bytes` is not 256, 512, 1024, 2048 or 4096.
 pub const fn mtu_code(bytes: u32) -> Option<u8> {
-    match bytes {
-        256 => Some(1),
-        512 => Some(2),
-        1024 => Some(3),
-        2048 => Some(4),
-        4096 => Some(5),
-        _ => None,
-    }
+    // The code 1 stands for 2^8 bytes, and each further code stands for twice as many bytes.
+    if matches!(bytes, 256 | 512 | 1024 | 2048 | 4096) { Some(bytes.ilog2() as u8 - 7) } else { None }
 }
 
 /// Returns the path MTU in bytes for a code of the CM; `None` if the code is unknown.
 pub const fn mtu_bytes(code: u8) -> Option<u32> {
-    match code {
-        1..=5 => Some(128 << code),
-        _ => None,
-    }
+    if matches!(code, 1..=5) { Some(128 << code) } else { None }
 }

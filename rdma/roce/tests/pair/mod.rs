@@ -4,11 +4,12 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 pub(crate) mod end;
+pub(crate) mod setup;
 
 use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, time::Duration};
 
 use roce::{
-    Config, DatagramMeta, Observer, QpAttr, Refusal, RefusalCause, Time, Transmit,
+    DatagramMeta, Observer, Refusal, RefusalCause, Time, Transmit,
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
@@ -17,9 +18,10 @@ use roce::{
         mad::{CmMessage, Mad},
     },
 };
-use verbs::{CmEvent, CmId, ConnParam, QpCap, SendFlags, SendOp, WcStatus};
+use verbs::{CmEvent, CmId, ConnParam, SendFlags, SendOp, WcStatus};
 
 pub(crate) use end::{End, HALF};
+pub(crate) use setup::Setup;
 
 pub(crate) const MTU: u32 = 256;
 /// The time that a packet takes from one end to the other.
@@ -82,21 +84,6 @@ pub(crate) enum Fault {
 
 type Rule = Box<dyn FnMut(&Sent) -> Option<Fault>>;
 
-/// The settings of both ends. A test changes the default settings by the closure that it passes to [`Pair::with`].
-pub(crate) struct Setup {
-    pub(crate) config: Config,
-    pub(crate) cap: QpCap,
-    pub(crate) cq_depth: u32,
-    pub(crate) mtu: u32,
-    pub(crate) psn: [u32; 2],
-    pub(crate) retry_count: u8,
-    pub(crate) rnr_retry_count: u8,
-    pub(crate) ack_timeout: u8,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    pub(crate) embedded: bool,
-}
-
 pub(crate) struct Pair {
     pub(crate) now: Time,
     pub(crate) a: End,
@@ -126,36 +113,12 @@ impl Pair {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut Setup)) -> Self {
-        let mut setup = Setup {
-            config: Config::default(),
-            cap: QpCap::default(),
-            cq_depth: 512,
-            mtu: MTU,
-            psn: [PSN_A, PSN_B],
-            retry_count: 7,
-            rnr_retry_count: 7,
-            ack_timeout: 14,
-            responder_resources: 4,
-            initiator_depth: 4,
-            embedded: true,
-        };
+        let mut setup = Setup::default();
         change(&mut setup);
         let mut pair = Self::unconnected(&setup);
-        let attr = |peer: &End, [send_psn, recv_psn]: [u32; 2]| QpAttr {
-            peer: peer.addr,
-            remote_qpn: peer.qp.0,
-            path_mtu: setup.mtu,
-            send_psn,
-            recv_psn,
-            retry_count: setup.retry_count,
-            rnr_retry_count: setup.rnr_retry_count,
-            ack_timeout: setup.ack_timeout,
-            responder_resources: setup.responder_resources,
-            initiator_depth: setup.initiator_depth,
-            embedded_peer: setup.embedded,
-        };
         let [a, b] = setup.psn;
-        let (of_a, of_b) = (attr(&pair.b, [a, b]), attr(&pair.a, [b, a]));
+        let of_a = setup.attr(pair.b.addr, pair.b.qp.0, [a, b]);
+        let of_b = setup.attr(pair.a.addr, pair.a.qp.0, [b, a]);
         pair.a.endpoint.connect_qp(pair.a.qp, &of_a).unwrap();
         pair.b.endpoint.connect_qp(pair.b.qp, &of_b).unwrap();
         pair
@@ -181,7 +144,7 @@ impl Pair {
     /// Makes two ends, of which A has sent a REQ to B. The end B has received the REQ, and has not accepted or rejected
     /// it yet. Returns the IDs of the connection at A and at B.
     pub(crate) fn requested() -> (Self, CmId, CmId) {
-        let mut pair = Self::with(|_| {});
+        let mut pair = Self::new();
         for end in [&mut pair.a, &mut pair.b] {
             end.renew_qp();
         }
@@ -248,13 +211,11 @@ impl Pair {
 
     /// Posts a signaled WRITE at A, from the first `len` bytes of A's region to the second half of B's region.
     pub(crate) fn write(&mut self, id: u64, len: u32) {
-        let to = self.b.remote(HALF);
-        self.a.post(id, SendOp::Write(to), 0, len);
+        self.a.post(id, SendOp::Write(self.b.remote(HALF)), 0, len);
     }
 
     pub(crate) fn write_imm(&mut self, id: u64, len: u32, imm: u32) {
-        let to = self.b.remote(HALF);
-        self.a.post(id, SendOp::WriteWithImm(to, imm), 0, len);
+        self.a.post(id, SendOp::WriteWithImm(self.b.remote(HALF), imm), 0, len);
     }
 
     pub(crate) fn send(&mut self, id: u64, len: u32) {
@@ -262,14 +223,12 @@ impl Pair {
     }
 
     pub(crate) fn read(&mut self, id: u64, len: u32) {
-        let from = self.b.remote(0);
-        self.a.post(id, SendOp::Read(from), HALF, len);
+        self.a.post(id, SendOp::Read(self.b.remote(0)), HALF, len);
     }
 
     pub(crate) fn fenced_write(&mut self, id: u64, len: u32) {
-        let to = self.b.remote(HALF);
         let flags = SendFlags { fence: true, ..SendFlags::SIGNALED };
-        self.a.post_with(id, SendOp::Write(to), 0, len, flags).unwrap();
+        self.a.post_with(id, SendOp::Write(self.b.remote(HALF)), 0, len, flags).unwrap();
     }
 
     /// Sends one SEND, by which the requester measures the round-trip time, so that its timers are short afterwards. At
@@ -435,8 +394,8 @@ impl Pair {
 
     /// Makes a packet from the peer of `to` for the queue pair of `to`, with the headers of its opcode. If the opcode
     /// has a RETH, the RETH has the length 0 and the address of the second half of the region of `to`.
-    pub(crate) fn forge(&mut self, to: Side, opcode: u8, psn: u32) -> Packet<'static> {
-        let end = self.end(to);
+    pub(crate) fn forge(&self, to: Side, opcode: u8, psn: u32) -> Packet<'static> {
+        let end = if to == A { &self.a } else { &self.b };
         let (dest_qp, remote) = (end.qp.0, end.remote(HALF));
         let bth = Bth { opcode, dest_qp, psn: Psn::new(psn), p_key: Bth::DEFAULT_P_KEY, ..Bth::default() };
         let info = opcode::info(opcode).unwrap();
@@ -451,8 +410,15 @@ impl Pair {
         }
     }
 
+    /// Makes a packet that requests from B a READ of the `length` bytes of B's region from `offset` on.
+    pub(crate) fn read_request(&self, psn: u32, offset: u32, length: u32) -> Packet<'static> {
+        let from = self.b.remote(offset);
+        let reth = Some(Reth { addr: from.addr, rkey: from.rkey, length });
+        Packet { reth, ..self.forge(B, opcode::READ_REQUEST, psn) }
+    }
+
     /// Makes an ACK, NAK or RNR NAK from the peer of `to`.
-    pub(crate) fn forge_ack(&mut self, to: Side, psn: u32, syndrome: Syndrome) -> Packet<'static> {
+    pub(crate) fn forge_ack(&self, to: Side, psn: u32, syndrome: Syndrome) -> Packet<'static> {
         Packet { aeth: Some(Aeth { syndrome, msn: 0 }), ..self.forge(to, opcode::ACKNOWLEDGE, psn) }
     }
 

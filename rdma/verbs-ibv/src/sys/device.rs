@@ -7,10 +7,7 @@ use verbs::Error;
 
 use super::{
     Caps, EventChannel, Maker, RawCmId, RawPd, RawQp,
-    bindings::{
-        IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024, IBV_MTU_2048, IBV_MTU_4096, Library, ibv_context,
-        ibv_device_attr, ibv_port_attr,
-    },
+    bindings::{IBV_MTU_256, IBV_MTU_4096, Library, ibv_context, ibv_device_attr, ibv_port_attr},
     check_code,
     cq::RawCq,
 };
@@ -107,29 +104,18 @@ impl IbvDevice {
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
         let pd = Arc::new(RawPd::new(self)?);
         let cq = Arc::new(RawCq::new(self, 1)?);
-        let wanted = [512, 256, 128, 64, 0];
-        let mut refused = None;
-        for max_inline in wanted {
-            let caps = Caps { max_send_wr: 1, max_recv_wr: 1, max_sge: 1, max_inline };
-            match RawQp::new(&pd, &cq, &cq, caps) {
-                Ok(qp) => return Ok(qp.caps().max_inline),
-                Err(error) => refused = Some(error),
-            }
-        }
-        Err(Error::io("the device makes no queue pair", refused.unwrap_or_else(super::errno)))
+        let with = |max_inline| {
+            RawQp::new(&pd, &cq, &cq, Caps { max_send_wr: 1, max_recv_wr: 1, max_sge: 1, max_inline })
+        };
+        let made = [256, 128, 64, 0].into_iter().fold(with(512), |made, fewer| made.or_else(|_| with(fewer)));
+        made.map(|qp| qp.caps().max_inline).map_err(|e| Error::io("the device makes no queue pair", e))
     }
 }
 
 /// Returns the path MTU in bytes for the libibverbs code `code`, or `None` if the code is unknown.
 pub(super) fn mtu_bytes(code: std::ffi::c_uint) -> Option<u32> {
-    match code {
-        IBV_MTU_256 => Some(256),
-        IBV_MTU_512 => Some(512),
-        IBV_MTU_1024 => Some(1024),
-        IBV_MTU_2048 => Some(2048),
-        IBV_MTU_4096 => Some(4096),
-        _ => None,
-    }
+    // The codes are consecutive, and each stands for twice as many bytes as the code before it.
+    (IBV_MTU_256..=IBV_MTU_4096).contains(&code).then(|| 256 << (code - IBV_MTU_256))
 }
 
 fn nobody_has(local: IpAddr) -> Error {

@@ -1,7 +1,8 @@
 //! Functions with which a thread sleeps until one of several file descriptors is readable.
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Read, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     time::Duration,
 };
@@ -29,20 +30,21 @@ pub(crate) fn sleep(
     // SAFETY: `polled` has `MOST` entries, the file descriptors are open while they are borrowed, and `timeout`
     // outlives the call.
     let code = unsafe { libc::ppoll(polled.as_mut_ptr(), MOST as libc::nfds_t, timeout, std::ptr::null()) };
-    if code >= 0 {
-        return Ok(polled.map(|entry| entry.revents != 0));
+    match not_negative(code) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok([false; MOST]),
+        result => result.map(|_| polled.map(|entry| entry.revents != 0)),
     }
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::Interrupted { Ok([false; MOST]) } else { Err(error) }
+}
+
+/// Converts the return value of a C function that returns a number, or returns -1 and sets errno.
+fn not_negative(returned: libc::c_int) -> io::Result<libc::c_int> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
 /// Returns a file descriptor that is readable while at least one of `fds` is open and readable.
 pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
     // SAFETY: `epoll_create1` takes no pointers.
-    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if epoll < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let epoll = not_negative(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
     // SAFETY: `epoll_create1` has just created this file descriptor, so nobody else owns it.
     let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
     for fd in fds {
@@ -57,42 +59,32 @@ pub(crate) fn any_of<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>) -> io::Resul
 
 pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: `fcntl` takes no pointer for this command, and `fd` is open while it is borrowed.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    if flags < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let flags = not_negative(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: `fcntl` takes no pointer for this command, and `fd` is open while it is borrowed.
     super::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
 }
 
 /// A file descriptor (eventfd) with which a thread ends the sleep of another thread.
 #[derive(Debug)]
-pub(crate) struct Waker(OwnedFd);
+pub(crate) struct Waker(File);
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: `eventfd` takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = not_negative(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         // SAFETY: `eventfd` has just created this file descriptor, so nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
     pub(crate) fn wake(&self) {
-        let one = 1_u64;
-        // SAFETY: `write` reads eight bytes of the local variable `one`, which outlives the call. If the eventfd's
-        // counter is at its limit, `write` fails; the error is ignored, because a counter above 0 wakes the other
-        // thread anyway.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+        // If the eventfd's counter is at its limit, `write` fails; the error is ignored, because a counter above 0
+        // wakes the other thread anyway.
+        let _ = (&self.0).write(&1_u64.to_ne_bytes());
     }
 
     pub(crate) fn drain(&self) {
-        let mut count = 0_u64;
-        // SAFETY: `read` writes eight bytes to the local variable `count`, which outlives the call. If the eventfd's
-        // counter is 0, `read` fails; the error is ignored, because the waker is already drained.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+        // If the eventfd's counter is 0, `read` fails; the error is ignored, because the waker is already drained.
+        let _ = (&self.0).read(&mut [0; 8]);
     }
 }
 

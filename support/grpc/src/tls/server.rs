@@ -24,7 +24,10 @@ use super::{
     provider,
     validity::Certificate,
 };
-use crate::connections::{Requests, TcpConnection};
+use crate::{
+    connections::{Requests, TcpConnection},
+    stream::write_to,
+};
 
 /// How long a peer whose handshake failed may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -150,31 +153,5 @@ impl AsyncRead for Secured {
 }
 
 impl AsyncWrite for Secured {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
+    write_to!(0);
 }

@@ -57,6 +57,18 @@ pub(crate) fn claimed(path: &Path) -> SqliteStore {
     store
 }
 
+/// A new folder with such a store.
+pub(crate) fn new_store() -> (TempFolder, SqliteStore) {
+    let folder = TempFolder::new();
+    let store = claimed(&folder.store());
+    (folder, store)
+}
+
+/// The file beside another one whose name has `ending` behind it.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    format!("{}{ending}", path.display()).into()
+}
+
 pub(crate) fn put(key: &str, value: &str) -> Change {
     Change { key: key.into(), value: Some(value.into()) }
 }

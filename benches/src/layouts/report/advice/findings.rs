@@ -1,12 +1,13 @@
 //! Which layouts are better or worse than symmetric, and where.
 
 use super::{
-    region::{Region, Vote, distinct, find},
+    region::{Region, Vote, find},
     words::Measured,
 };
 use crate::layouts::{
     fit::contest::{Contest, Kind},
     point::Sizes,
+    report::distinct,
 };
 
 /// A layout, and where it is better or worse than symmetric.

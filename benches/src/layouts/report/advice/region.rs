@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::layouts::point::{Direction, Workload};
+use crate::layouts::{
+    point::{Direction, Workload},
+    report::distinct,
+};
 
 /// Whether it holds at a workload.
 #[derive(Clone, Copy, Debug)]
@@ -108,10 +111,6 @@ fn run(values: &[f64]) -> (f64, usize, usize) {
         }
     }
     best
-}
-
-pub(super) fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> Vec<T> {
-    values.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::layouts::{
     fit::contest::{Contest, Kind},
-    report::text::times,
+    report::text::{parameters, times},
     workload::bytes,
 };
 
@@ -174,8 +174,4 @@ impl Findings<'_> {
             }
         }
     }
-}
-
-fn parameters(count: u16) -> String {
-    if count == 1 { "1 parameter".into() } else { format!("{count} parameters") }
 }

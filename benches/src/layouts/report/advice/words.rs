@@ -3,6 +3,7 @@
 use super::region::Region;
 use crate::layouts::{
     point::{Direction, Workload},
+    report::text::parameters,
     workload::bytes,
 };
 
@@ -19,8 +20,7 @@ impl Measured {
     /// "4 to 255 parameters of up to 1 KiB that are inputs". Bounds are told even where nothing beyond was measured.
     pub(super) fn region(&self, region: &Region) -> String {
         let count = match region.params {
-            [1, 1] => "1 parameter".into(),
-            [fewest, most] if fewest == most => format!("{most} parameters"),
+            [fewest, most] if fewest == most => parameters(most),
             [fewest, most] => format!("{fewest} to {most} parameters"),
         };
         format!("{count} {}{}{}", self.size(region), directions(&region.directions), waits(&region.waits))

@@ -13,64 +13,35 @@ use std::time::{Duration, Instant};
 use naa_host::SetupStage;
 
 use super::{
-    super::{context::State, error::Error},
+    super::{context::State, error::Error, numbered::numbered},
     HostContext, Phase,
 };
 
 /// NAAICE's POLLING_TIMEOUT.
 const EVENT_LIMIT: Duration = Duration::from_millis(500);
 
-/// An `enum rdma_cm_event_type`, as far as this side meets them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RdmaCmEventType {
-    AddrResolved = 0,
-    AddrError = 1,
-    RouteResolved = 2,
-    RouteError = 3,
-    ConnectError = 6,
-    Unreachable = 7,
-    Rejected = 8,
-    Established = 9,
-    Disconnected = 10,
-    DeviceRemoval = 11,
+numbered! {
+    /// An `enum rdma_cm_event_type`, as far as this side meets them.
+    RdmaCmEventType, u32, text() -> &'static str;
+    AddrResolved = 0: "no error",
+    AddrError = 1: "the accelerator's address could not be resolved (ADDR_ERROR)",
+    RouteResolved = 2: "no error",
+    RouteError = 3: "no route to the accelerator was found (ROUTE_ERROR)",
+    ConnectError = 6: "the connection could not be made (CONNECT_ERROR)",
+    Unreachable = 7: "the accelerator cannot be reached (UNREACHABLE)",
+    Rejected = 8: "the accelerator refused the connection (REJECTED)",
+    Established = 9: "no error",
+    Disconnected = 10: "the accelerator ended the connection (DISCONNECTED)",
+    DeviceRemoval = 11: "the device is gone (DEVICE_REMOVAL)",
 }
 
 impl RdmaCmEventType {
-    pub(crate) fn from_number(number: u32) -> Option<Self> {
-        const ALL: [RdmaCmEventType; 10] = [
-            RdmaCmEventType::AddrResolved,
-            RdmaCmEventType::AddrError,
-            RdmaCmEventType::RouteResolved,
-            RdmaCmEventType::RouteError,
-            RdmaCmEventType::ConnectError,
-            RdmaCmEventType::Unreachable,
-            RdmaCmEventType::Rejected,
-            RdmaCmEventType::Established,
-            RdmaCmEventType::Disconnected,
-            RdmaCmEventType::DeviceRemoval,
-        ];
-        ALL.into_iter().find(|&event| event as u32 == number)
-    }
-
     fn of(error: &Error) -> Self {
         match error {
             Error::Host(naa_host::Error::ConnectionRefused { .. }) => Self::Rejected,
             Error::Host(naa_host::Error::Unreachable { .. }) => Self::Unreachable,
             Error::Host(naa_host::Error::PeerGone { .. }) => Self::Disconnected,
             _ => Self::ConnectError,
-        }
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::AddrError => "the accelerator's address could not be resolved (ADDR_ERROR)",
-            Self::RouteError => "no route to the accelerator was found (ROUTE_ERROR)",
-            Self::ConnectError => "the connection could not be made (CONNECT_ERROR)",
-            Self::Unreachable => "the accelerator cannot be reached (UNREACHABLE)",
-            Self::Rejected => "the accelerator refused the connection (REJECTED)",
-            Self::Disconnected => "the accelerator ended the connection (DISCONNECTED)",
-            Self::DeviceRemoval => "the device is gone (DEVICE_REMOVAL)",
-            Self::AddrResolved | Self::RouteResolved | Self::Established => "no error",
         }
     }
 }

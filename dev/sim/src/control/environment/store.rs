@@ -12,13 +12,7 @@ impl Environment {
 
     pub(super) fn stored(&mut self) {
         let Some(Stored { changes, reply, .. }) = self.storing.pop_front() else { return };
-        for change in &changes {
-            let (key, value) = change.encode();
-            match value {
-                Some(value) => drop(self.store.insert(key, value)),
-                None => drop(self.store.remove(&key)),
-            }
-        }
+        keep(&mut self.store, &changes);
         if self.store.len() > 2000 {
             self.fail(format!("bounded: {} records", self.store.len()));
         }

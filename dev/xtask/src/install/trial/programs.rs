@@ -8,7 +8,6 @@ use crate::{
 use anyhow::{Context, Result, ensure};
 use std::{
     fs,
-    io::{self, Write},
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -109,11 +108,7 @@ pub(super) fn run_verbs(ground: &Ground) -> Result<Vec<Row>> {
     packages::ensure(User::RxeVm).map_err(anyhow::Error::msg)?;
     let command = script(ground, "verbs", "10.9.0.1");
     let machine = rxe_vm::Args { limit: 600, command, ..rxe_vm::Args::default() };
-    let mut said = Vec::new();
-    let status = rxe_vm::boot(&machine, &mut |bytes| {
-        said.extend_from_slice(bytes);
-        io::stdout().lock().write_all(bytes)
-    })?;
+    let (status, said) = rxe_vm::recorded(&machine, true)?;
     ensure!(status == 0, "the programs' script on soft-RoCE: exit status {status}");
     Ok(rows(&String::from_utf8_lossy(&said)))
 }

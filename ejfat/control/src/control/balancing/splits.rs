@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use ejfat::Time;
 
 use super::{Balancing, FOLLOWED, ON_THEIR_WAY};
-use crate::{boundary::Margins, plane::PlaneId, sync::Verdict};
+use crate::{boundary::Sender, plane::PlaneId, sync::Verdict};
 
 /// Bounds how far a refused sync may be above the begin of an epoch and still be believed: what a sender at twice the known rate does in
 /// this time. A sender that is ten times too fast does not get farther while its packets are on their way.
@@ -25,22 +25,21 @@ impl Balancing {
         &self,
         now: Time,
         planes: impl Iterator<Item = PlaneId>,
-        margins: &Margins,
     ) -> impl Iterator<Item = (u64, u64)> {
         let lacks = planes.filter_map(|plane| self.publisher.lacks(plane));
         let leapt =
             self.ahead.iter().filter_map(|ahead| Some(self.begun_since(ahead.since)?.min(ahead.lowest)));
         let from = lacks.chain(self.publisher.open).chain(leapt).min();
-        let behind = self.behind(now, margins);
+        let behind = self.behind(now);
         from.map(|from| (from, behind)).into_iter().chain(self.unreported.clone())
     }
 
     /// A tick that no sender has reached.
-    pub(crate) fn behind(&self, now: Time, margins: &Margins) -> u64 {
+    pub(crate) fn behind(&self, now: Time) -> u64 {
         let highest = self.highest_routed().max(self.ahead.as_ref().map(|ahead| ahead.highest));
         match highest {
-            Some(tick) => self.around(now, tick, margins).1,
-            None => self.on_their_way(now, margins).1,
+            Some(tick) => self.around(now, tick).1,
+            None => self.on_their_way(now).1,
         }
     }
 
@@ -49,21 +48,26 @@ impl Balancing {
         self.senders.rates(now).fold(self.rate.rate(), f64::max)
     }
 
+    /// A tick that senders which have `tick` cannot reach within a time, as far as their rate is known.
+    pub(super) fn beyond_reach(&self, now: Time, tick: u64, time: Duration) -> u64 {
+        self.options.margins.beyond_routed(tick, self.fastest(now), time)
+    }
+
     /// The ticks that senders may have on their way, around one that they have.
-    pub(crate) fn around(&self, now: Time, tick: u64, margins: &Margins) -> (u64, u64) {
+    pub(crate) fn around(&self, now: Time, tick: u64) -> (u64, u64) {
         let fastest = self.fastest(now);
         if fastest <= 0.0 {
             return (0, u64::MAX);
         }
-        let beyond = margins.beyond_routed(tick, fastest, ON_THEIR_WAY);
+        let beyond = self.options.margins.beyond_routed(tick, fastest, ON_THEIR_WAY);
         (tick.saturating_sub(beyond - tick), beyond)
     }
 
     /// The ticks that senders may have on their way, by their syncs: all of them if there are none.
-    pub(crate) fn on_their_way(&self, now: Time, margins: &Margins) -> (u64, u64) {
-        let around = |sender: crate::boundary::Sender| {
-            let passed = margins.beyond_routed(sender.tick, sender.rate, sender.age);
-            (self.around(now, sender.tick, margins).0, self.around(now, passed, margins).1)
+    pub(crate) fn on_their_way(&self, now: Time) -> (u64, u64) {
+        let around = |Sender { tick, rate, age }: Sender| {
+            let passed = self.options.margins.beyond_routed(tick, rate, age);
+            (self.around(now, tick).0, self.around(now, passed).1)
         };
         let ranges = self.senders.proven(now).map(around);
         ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, u64::MAX))
@@ -71,9 +75,9 @@ impl Balancing {
 
     /// Like [`Self::on_their_way`], with the ticks of the last twelve seconds: a sender that counts from another tick now may have
     /// had them, and that is known later only.
-    pub(crate) fn on_their_way_since(&self, now: Time, margins: &Margins) -> (u64, u64) {
-        let (from, to) = self.on_their_way(now, margins);
-        let since = margins.beyond_routed(0, self.fastest(now), FOLLOWED);
+    pub(crate) fn on_their_way_since(&self, now: Time) -> (u64, u64) {
+        let (from, to) = self.on_their_way(now);
+        let since = self.beyond_reach(now, 0, FOLLOWED);
         (from.saturating_sub(since), to)
     }
 
@@ -83,22 +87,20 @@ impl Balancing {
         late.map(|(_, from)| *from).min()
     }
 
-    /// Ranges of ticks that may be split by what a sync tells: the first tick, and the first one behind. `by_syncs`: whether a plane tells
-    /// no ticks.
+    /// Ranges of ticks that may be split by what a sync tells: the first tick, and the first one behind.
     pub(crate) fn splits_by_sync(
         &self,
         now: Time,
         tick: u64,
         verdict: Option<Verdict>,
-        by_syncs: bool,
-        margins: &Margins,
     ) -> impl Iterator<Item = (u64, u64)> {
-        let (from, to) = self.around(now, tick, margins);
+        let by_syncs = self.by_syncs();
+        let (from, to) = self.around(now, tick);
         // The sync does not fit, and an epoch began a short time ago.
         let is_doubted = by_syncs && matches!(verdict, Some(Verdict::Doubtful | Verdict::Refused));
         let begun = self.begun_since(now).filter(|_| is_doubted);
         let doubted = begun.map(|begun| {
-            let passed = begun < from && tick <= margins.beyond_routed(begun, self.fastest(now), TOO_FAST);
+            let passed = begun < from && tick <= self.beyond_reach(now, begun, TOO_FAST);
             (if passed { begun } else { from }, to)
         });
         // Planes have different tables for lower ticks.
@@ -113,25 +115,20 @@ impl Balancing {
 
     /// Ticks that may be split if the newest syncs of these senders were true, which were refused. They have to be told before the senders
     /// are forgotten, because no later sync can confirm them.
-    pub(crate) fn doubted(
-        &self,
-        now: Time,
-        forgotten: impl Fn(IpAddr) -> bool,
-        margins: &Margins,
-    ) -> Option<(u64, u64)> {
+    pub(crate) fn doubted(&self, now: Time, forgotten: impl Fn(IpAddr) -> bool) -> Option<(u64, u64)> {
         let doubts =
             || self.senders.doubts().filter(|(address, _)| forgotten(*address)).map(|(_, tick)| tick);
         let (lowest, highest) = (doubts().min()?, doubts().max()?);
         let begun = self.begun_since(now)?;
-        let passed = margins.beyond_routed(begun, self.fastest(now), TOO_FAST);
-        let from = begun.min(self.around(now, lowest, margins).0);
-        Some((from, passed.max(self.around(now, highest, margins).1)))
+        let passed = self.beyond_reach(now, begun, TOO_FAST);
+        let from = begun.min(self.around(now, lowest).0);
+        Some((from, passed.max(self.around(now, highest).1)))
     }
 
     /// Ticks that may be split because their senders are below `first`, the first tick for which a plane without sets of tables has an
     /// epoch of its own: lower ticks meet the newest epoch.
-    pub(crate) fn below(&self, now: Time, first: u64, margins: &Margins) -> impl Iterator<Item = (u64, u64)> {
+    pub(crate) fn below(&self, now: Time, first: u64) -> impl Iterator<Item = (u64, u64)> {
         let senders = self.senders.proven(now).filter(move |sender| sender.tick < first);
-        senders.map(move |sender| self.around(now, sender.tick, margins))
+        senders.map(move |sender| self.around(now, sender.tick))
     }
 }

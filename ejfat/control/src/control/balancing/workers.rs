@@ -87,7 +87,7 @@ impl Balancing {
             greatest_factor: max_factor.into(),
         };
         // A worker beyond as many as there are slots has none.
-        if self.controller.join(session.member, joining, now).is_ok() {
+        if self.controller.join(session.member, joining, now) {
             let returning = Returning::default();
             let joined = Joined { member: session.member, gets_events: false, returning };
             self.workers.insert(session.id, joined);
@@ -170,7 +170,6 @@ impl Balancing {
                 dequeued: of.events_dequeued,
             },
         };
-        // States are checked by the registry, with the same bounds.
-        let _ = self.controller.report(joined.member, now, &report);
+        self.controller.report(joined.member, now, &report);
     }
 }

@@ -16,8 +16,8 @@ mod error;
 mod requests;
 
 use std::{
+    fmt,
     net::IpAddr,
-    num::NonZeroUsize,
     ops::Range,
     time::{Duration, Instant},
 };
@@ -42,17 +42,12 @@ use naa_grpc::Credentials;
 const DEADLINE: Duration = Duration::from_secs(5);
 const MOST_DEADLINE: Duration = Duration::from_secs(60 * 60);
 
-/// Rules of a request: those of a calendar fit into one.
-const AT_ONCE: NonZeroUsize = NonZeroUsize::new(512).expect("is not 0");
-
 /// A connection to service `sn_p4.v2.SmartnicP4` of a host with one SmartNIC, with one pipeline.
 ///
 /// Prefixes of ticks must not overlap, except for the one of all ticks: a SmartNIC need not prefer the longer one.
-#[derive(Debug)]
 pub struct SmartNicClient {
     address: SmartNicAddress,
     deadline: Duration,
-    at_once: usize,
     /// None after a call that failed. The next call makes one.
     connection: Option<SmartNicConnection>,
 }
@@ -87,18 +82,12 @@ impl SmartNicClient {
     pub fn connect_by(credentials: &Credentials, address: &str) -> Result<Self, SmartNicError> {
         let address = SmartNicAddress::new(address, credentials)?;
         let connection = Some(SmartNicConnection::new(&address, DEADLINE)?);
-        Ok(Self { address, deadline: DEADLINE, at_once: AT_ONCE.get(), connection })
+        Ok(Self { address, deadline: DEADLINE, connection })
     }
 
     /// How long a call may take, from now on, an hour at most. Otherwise it is 5 seconds.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.deadline = deadline.min(MOST_DEADLINE);
-    }
-
-    /// How many rules a request has at most, 512 to begin with. With one, an error names the very rule that was refused; with
-    /// more, it names the first and the last of the request.
-    pub fn set_rules_at_once(&mut self, most: NonZeroUsize) {
-        self.at_once = most.min(AT_ONCE).get();
     }
 
     /// Adds rules. The table must have no rules with their keys.
@@ -107,15 +96,6 @@ impl SmartNicClient {
     /// Fails for the reasons for which [`change`](Self::change) fails.
     pub fn insert(&mut self, rules: &[Rule]) -> Result<(), SmartNicError> {
         self.change(&rules.iter().copied().map(RuleChange::Insert).collect::<Vec<_>>())
-    }
-
-    /// Replaces the rules that have the same keys. If there is no such rule, a card refuses the change, and our data
-    /// plane adds the rule.
-    ///
-    /// # Errors
-    /// Fails for the reasons for which [`change`](Self::change) fails.
-    pub fn replace(&mut self, rules: &[Rule]) -> Result<(), SmartNicError> {
-        self.change(&rules.iter().copied().map(RuleChange::Replace).collect::<Vec<_>>())
     }
 
     /// Deletes rules.
@@ -134,7 +114,7 @@ impl SmartNicClient {
     /// address, nothing is changed.
     pub fn change(&mut self, changes: &[RuleChange]) -> Result<(), SmartNicError> {
         requests::check(&self.address.name, changes)?;
-        let entries = requests::entries(changes, self.at_once);
+        let entries = requests::entries(changes);
         let mut done = Some(0);
         // What was refused, if it was.
         let mut asked = 0..0;
@@ -231,6 +211,12 @@ impl SmartNicClient {
             Some(Err(Failure::Answer(why))) => Err(Failed::Whole(SmartNicError::Answer { plane, why })),
             Some(Err(Failure::Code(code))) => Err(Failed::Refused { plane, code, done: *done }),
         }
+    }
+}
+
+impl fmt::Debug for SmartNicClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SmartNicClient").field("address", &self.address.name).finish_non_exhaustive()
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn rule(rule: &Rule, replace: bool) -> TableRule {
 /// A rule without an action, to be deleted.
 pub(super) fn key(key: &RuleKey) -> TableRule {
     let matches = match *key {
-        RuleKey::Destination { address } => vec![any_port(), ether_type(version(address)), ip(address)],
+        RuleKey::Destination { address } => vec![any_port(), ether_type(IpVersion::of(address)), ip(address)],
         RuleKey::Source { lb, address } => vec![of_lb(lb), ip(address)],
         RuleKey::Epoch { lb, ticks } => vec![of_lb(lb), prefix(ticks)],
         RuleKey::Slot { lb, epoch, slot } => vec![of_lb(lb), exact(epoch), exact(slot)],
@@ -59,8 +59,7 @@ fn action(rule: &Rule) -> Action {
                 IpAddr::V4(_) => names::REWRITE_V4,
                 IpAddr::V6(_) => names::REWRITE_V6,
             };
-            let mac =
-                to.mac.unwrap_or_default().into_iter().fold(0, |bits, byte| bits << 8 | u128::from(byte));
+            let mac = mac(to.mac.unwrap_or_default());
             let parameters =
                 [mac, bits(to.address), to.port.into(), to.port_bits.into(), to.keep_lb_header.into()];
             (name, parameters.to_vec())
@@ -123,13 +122,6 @@ fn ether_type(ip: IpVersion) -> Match {
         IpVersion::V4 => names::IPV4,
         IpVersion::V6 => names::IPV6,
     })
-}
-
-fn version(address: IpAddr) -> IpVersion {
-    match address {
-        IpAddr::V4(_) => IpVersion::V4,
-        IpAddr::V6(_) => IpVersion::V6,
-    }
 }
 
 pub(super) fn bits(address: IpAddr) -> u128 {

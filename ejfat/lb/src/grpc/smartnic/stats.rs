@@ -125,17 +125,12 @@ fn arrays(counters: &Counters) -> Vec<Array> {
         of_lbs(names::RECEIVED_V2.into(), &|lb| lb.v2),
         of_lbs(names::RECEIVED_V3.into(), &|lb| lb.v3),
     ];
-    for cause in DropCause::ALL {
-        arrays.push(of_lbs(names::dropped(cause), &|lb| lb.dropped.of(cause)));
-    }
+    arrays.extend(DropCause::ALL.map(|cause| of_lbs(names::dropped(cause), &|lb| lb.dropped.of(cause))));
     // Load balancers share the counters of members, as they do in the P4 data plane.
     let mut members: BTreeMap<u32, (u64, u64)> = (0..MEMBERS_OF_P4).map(|id| (id, (0, 0))).collect();
-    let sent = counters
-        .members
-        .iter()
-        .map(|(&(_, id), sent)| (id, sent))
-        .chain(counters.gone.iter().map(|(&id, sent)| (id, sent)));
-    for (id, sent) in sent {
+    let there = counters.members.iter().map(|(&(_, id), sent)| (id, sent));
+    let gone = counters.gone.iter().map(|(&id, sent)| (id, sent));
+    for (id, sent) in there.chain(gone) {
         let (packets, bytes) = members.entry(id.into()).or_default();
         *packets += sent.packets;
         *bytes += sent.bytes;

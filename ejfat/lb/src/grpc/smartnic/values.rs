@@ -51,10 +51,9 @@ pub(super) fn number(text: &str, bits: u32, codes: Codes) -> Result<u128> {
         return Err(RuleRefusal::new(codes.malformed, format!("{shown:?} is no number; give 0x1f or 31")));
     }
     let value = u128::from_str_radix(digits, radix).ok();
-    value.filter(|value| bits >= u128::BITS || value >> bits == 0).ok_or_else(|| {
-        let shown: String = text.chars().take(40).collect();
-        RuleRefusal::new(codes.too_big, format!("{shown} has more than {bits} bits"))
-    })
+    let fits = |value: &u128| bits >= u128::BITS || value >> bits == 0;
+    let too_big = || RuleRefusal::new(codes.too_big, format!("{text:.40} has more than {bits} bits"));
+    value.filter(fits).ok_or_else(too_big)
 }
 
 #[cfg(test)]

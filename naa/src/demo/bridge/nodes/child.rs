@@ -24,7 +24,7 @@ pub(super) fn start(
 
 #[derive(Debug)]
 pub(in crate::demo::bridge) struct WorkerProcess {
-    events: EventProcess,
+    pub(in crate::demo::bridge) events: EventProcess,
     pub(in crate::demo::bridge) name: &'static str,
     pub(in crate::demo::bridge) ready: Ready,
 }
@@ -47,19 +47,10 @@ impl WorkerProcess {
         Ok(Self { events: EventProcess::new((process, output)), name, ready })
     }
 
-    /// The number of events that the worker printed so far.
-    pub(in crate::demo::bridge) fn count(&self) -> u64 {
-        self.events.count()
-    }
-
     /// Kills the worker at once, and returns what it printed before.
     pub(in crate::demo::bridge) fn kill(mut self) -> anyhow::Result<Ended> {
         self.events.process.kill()?;
         Ok(self.events.read()?.1)
-    }
-
-    pub(in crate::demo::bridge) fn end(self) -> anyhow::Result<Ended> {
-        self.events.end()
     }
 }
 

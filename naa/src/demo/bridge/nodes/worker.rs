@@ -3,10 +3,6 @@
 use std::{
     io::{Write as _, stdout},
     net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     time::{Duration, Instant},
 };
 
@@ -42,9 +38,7 @@ fn name(text: &str) -> Result<WorkerName, String> {
 
 /// Takes events until standard input ends, and prints each event before it is released.
 pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
-    let ended = Arc::new(AtomicBool::new(false));
-    let end = ended.clone();
-    signals::on_stdin_end(move || end.store(true, Relaxed))?;
+    let has_ended = signals::watch_stdin()?;
     let session = SessionConfig { ack_timeout: ACK_TIMEOUT, ..SessionConfig::default() };
     let config = Config {
         geometry: Geometry::new(SLOTS, SLOT_BYTES)?,
@@ -60,7 +54,7 @@ pub(in crate::demo::bridge) fn run(args: &Args) -> anyhow::Result<()> {
     let ready = Ready { worker: answer.worker, placing: answer.placing.name().to_owned() };
     show::line(&serde_json::to_string(&ready)?)?;
     let (mut events, mut copy) = (0, Vec::new());
-    while !ended.load(Relaxed) {
+    while !has_ended() {
         let Some(first) = worker.next_until(Some(Instant::now() + Duration::from_millis(100)))? else {
             continue;
         };

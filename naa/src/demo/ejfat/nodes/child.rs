@@ -10,7 +10,7 @@ use super::SenderArgs;
 use crate::{
     demo::{
         ejfat::Args,
-        nodes::{Ended, Environment, EventProcess, Node, Output, Process},
+        nodes::{Environment, EventProcess, Node, Output, Process},
     },
     lb::engine::Engine,
 };
@@ -33,7 +33,7 @@ fn texts(words: &[&str]) -> Vec<String> {
 
 #[derive(Debug)]
 pub(in crate::demo::ejfat) struct WorkerProcess {
-    events: EventProcess,
+    pub(in crate::demo::ejfat) events: EventProcess,
     /// The addresses at which the worker listens, over IPv4 and IPv6.
     pub(in crate::demo::ejfat) at: Vec<SocketAddr>,
 }
@@ -46,15 +46,6 @@ impl WorkerProcess {
         let (process, mut output) = start(environment, node, "worker", &arguments)?;
         let at = process.line(&mut output)?;
         Ok(Self { events: EventProcess::new((process, output)), at })
-    }
-
-    /// The number of events that the worker printed so far.
-    pub(in crate::demo::ejfat) fn count(&self) -> u64 {
-        self.events.count()
-    }
-
-    pub(in crate::demo::ejfat) fn end(self) -> anyhow::Result<Ended> {
-        self.events.end()
     }
 }
 

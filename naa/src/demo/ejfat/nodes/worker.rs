@@ -3,10 +3,6 @@
 use std::{
     io::{BufWriter, Write as _, stdout},
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     time::Duration,
 };
 
@@ -36,14 +32,12 @@ pub(in crate::demo::ejfat) fn run(args: &Args) -> anyhow::Result<()> {
     let listen = args.listen.iter().copied().map(Listen::Port).collect();
     let config = ReceiverConfig { listen, buffer: Some(BUFFER), reassembly };
     let mut receiver = Receiver::new(config)?;
-    let ended = Arc::new(AtomicBool::new(false));
-    let end = ended.clone();
-    signals::on_stdin_end(move || end.store(true, Relaxed))?;
+    let has_ended = signals::watch_stdin()?;
     let mut out = BufWriter::new(stdout().lock());
     writeln!(out, "{}", serde_json::to_string(&receiver.addresses())?)?;
     out.flush()?;
     let mut problem = Ok(());
-    while !ended.load(Relaxed) && problem.is_ok() {
+    while !has_ended() && problem.is_ok() {
         let mut told = false;
         let deliver = |event: ReceivedEvent<'_>| {
             told = true;

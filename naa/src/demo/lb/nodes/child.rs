@@ -8,11 +8,11 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Ended, Sums};
+use super::{Ended, EventProcess};
 use crate::demo::{
     children::EXECUTABLE,
     lb::site::Reservation,
-    nodes::{EventProcess, Output, Process},
+    nodes::{Output, Process},
 };
 
 /// Starts a process of this program.
@@ -51,7 +51,7 @@ pub(in crate::demo::lb) fn now() -> u64 {
 
 #[derive(Debug)]
 pub(in crate::demo::lb) struct WorkerProcess {
-    events: EventProcess<Sums>,
+    pub(in crate::demo::lb) events: EventProcess,
     pub(in crate::demo::lb) name: &'static str,
     pub(in crate::demo::lb) at: SocketAddr,
     /// The time that it takes for each event.
@@ -74,23 +74,9 @@ impl WorkerProcess {
         Ok(Self { events: EventProcess::new((process, output)), name, at, each })
     }
 
-    /// The number of events that the process printed so far.
-    pub(in crate::demo::lb) fn count(&self) -> u64 {
-        self.events.count()
-    }
-
     /// Kills it by SIGKILL. Returns the tick at which it was dead.
     pub(in crate::demo::lb) fn kill(&mut self) -> anyhow::Result<u64> {
         kill(&mut self.events.process)
-    }
-
-    /// Lets it drain: sends it SIGINT, as Ctrl-C does.
-    pub(in crate::demo::lb) fn drain(&self) -> anyhow::Result<()> {
-        self.events.process.interrupt()
-    }
-
-    pub(in crate::demo::lb) fn is_busy(&self) -> bool {
-        self.events.is_busy()
     }
 
     /// Ends it, unless it was killed, and returns all that it told.
@@ -103,47 +89,18 @@ impl WorkerProcess {
     }
 }
 
-#[derive(Debug)]
-pub(in crate::demo::lb) struct SenderProcess {
-    events: EventProcess<Sums>,
-}
-
-impl SenderProcess {
-    /// Starts a sender of at least `events` events, `rate` a second. It sends nothing before [`begin`](Self::begin).
-    pub(in crate::demo::lb) fn start(
-        of: &Reservation,
-        data_id: u16,
-        events: u64,
-        rate: f64,
-        seed: u64,
-    ) -> anyhow::Result<Self> {
-        let words = [data_id.to_string(), events.to_string(), rate.to_string(), seed.to_string()];
-        let words: Vec<_> = ["demo", "lb", "sender"].into_iter().chain(words.iter().map(|w| &**w)).collect();
-        let (process, mut output) = start("sender", &words, Some(&of.uri))?;
-        process.line::<SocketAddr>(&mut output)?;
-        Ok(Self { events: EventProcess::new((process, output)) })
-    }
-
-    pub(in crate::demo::lb) fn begin(&mut self) -> anyhow::Result<()> {
-        self.events.process.begin()
-    }
-
-    /// Lets it end as soon as it has sent the number of events that it was asked for.
-    pub(in crate::demo::lb) fn may_end(&mut self) {
-        self.events.process.close_stdin();
-    }
-
-    /// The number of events that the process printed so far.
-    pub(in crate::demo::lb) fn count(&self) -> u64 {
-        self.events.count()
-    }
-
-    pub(in crate::demo::lb) fn is_busy(&self) -> bool {
-        self.events.is_busy()
-    }
-
-    /// Waits until it has sent the number of events that it was asked for, and returns all that it told.
-    pub(in crate::demo::lb) fn end(self) -> anyhow::Result<Ended> {
-        self.events.end()
-    }
+/// Starts a sender of at least `events` events, `rate` a second. It sends nothing before it gets a line, and ends as soon as it has
+/// sent that many events and its standard input is closed.
+pub(in crate::demo::lb) fn start_sender(
+    of: &Reservation,
+    data_id: u16,
+    events: u64,
+    rate: f64,
+    seed: u64,
+) -> anyhow::Result<EventProcess> {
+    let words = [data_id.to_string(), events.to_string(), rate.to_string(), seed.to_string()];
+    let words: Vec<_> = ["demo", "lb", "sender"].into_iter().chain(words.iter().map(|w| &**w)).collect();
+    let (process, mut output) = start("sender", &words, Some(&of.uri))?;
+    process.line::<SocketAddr>(&mut output)?;
+    Ok(EventProcess::new((process, output)))
 }

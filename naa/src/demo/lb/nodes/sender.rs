@@ -2,10 +2,6 @@
 
 use std::{
     io::stdin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
     thread,
     time::{Duration, Instant},
 };
@@ -50,11 +46,9 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let mut events = Events::new(args.seed, args.data_id);
     show::line(&serde_json::to_string(&to)?)?;
     stdin().read_line(&mut String::new())?;
-    let enough = Arc::new(AtomicBool::new(false));
-    let end = enough.clone();
-    signals::on_stdin_end(move || end.store(true, Relaxed))?;
+    let may_end = signals::watch_stdin()?;
     let (begin, mut event) = (Instant::now(), 0);
-    while event < args.events || !enough.load(Relaxed) {
+    while event < args.events || !may_end() {
         let due = begin + Duration::from_secs_f64(event as f64 / args.rate);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let entropy = events.entropy();

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{self, Receiver as Queue},
     },
     thread,
@@ -74,10 +74,8 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let reassembly = Limits::behind_lb().apply(reassembly, 1);
     let config = ReceiverConfig { listen: vec![Listen::Port(args.listen)], buffer: Some(BUFFER), reassembly };
     let mut receiver = Receiver::new(config)?;
-    let (ended, leaves) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (end, leave) = (ended.clone(), leaves.clone());
-    signals::on_stdin_end(move || end.store(true, Relaxed))?;
-    signals::on_terminate(move || leave.store(true, Relaxed))?;
+    let has_ended = signals::watch_stdin()?;
+    signals::on_terminate(|| {})?;
     let levels = Arc::<Levels>::default();
     let (of, gauge) = (levels.clone(), receiver.gauge()?);
     let bound = receiver.addresses();
@@ -87,7 +85,7 @@ pub(in crate::demo::lb) fn run(args: &Args) -> anyhow::Result<()> {
     let (queue, events) = mpsc::sync_channel(QUEUE);
     let (of, each) = (levels.clone(), Duration::from_micros(args.microseconds));
     let program = thread::spawn(move || take(&events, &of, each));
-    let mut is_over = || ended.load(Relaxed) || leaves.load(Relaxed) && joined.has_left();
+    let mut is_over = || has_ended() || signals::is_ending() && joined.has_left();
     while !is_over() {
         let mut gone = false;
         let deliver = |event: ReceivedEvent<'_>| {

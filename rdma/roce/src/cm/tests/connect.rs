@@ -3,10 +3,7 @@ use std::time::Duration;
 use verbs::{CmEvent, ConnParam, RejectReason, Unreachable};
 
 use super::Net;
-use crate::{
-    psn::Psn,
-    wire::mad::{CmMessage, Rep, Req},
-};
+use crate::wire::mad::{CmMessage, Rep, Req};
 
 #[test]
 fn both_sides_learn_what_the_other_offers() {
@@ -39,15 +36,16 @@ fn both_sides_learn_what_the_other_offers() {
 
     net.accept(passive, 0x456).unwrap();
     net.run_until(|net| net.hosts.iter().all(|host| host.established() == 1));
-    let (a, p) = (&net.hosts[0].bindings[0], &net.hosts[1].bindings[0]);
-    assert_eq!((a.qpn, a.remote_qpn), (p.remote_qpn, p.qpn));
-    assert_eq!((a.sq_psn, a.rq_psn), (p.rq_psn, p.sq_psn));
-    assert_eq!(a.rq_psn, Psn::new(0x123 * 3));
+    let [a, p] = net.hosts.each_ref().map(|host| &host.bindings[0]);
+    assert_eq!((a.qpn, a.attr.remote_qpn), (p.attr.remote_qpn, p.qpn));
+    let (a, p) = (a.attr, p.attr);
+    assert_eq!((a.send_psn, a.recv_psn), (p.recv_psn, p.send_psn));
+    assert_eq!(a.recv_psn, 0x123 * 3);
     assert_eq!((a.peer, p.peer), (net.hosts[1].address, net.hosts[0].address));
     assert_eq!((a.responder_resources, a.initiator_depth), (1, 1));
     assert_eq!((p.responder_resources, p.initiator_depth), (1, 1));
-    assert_eq!((a.retry_count, a.rnr_retry, a.ack_timeout), (5, 7, 15));
-    assert_eq!((p.retry_count, p.rnr_retry, p.ack_timeout), (5, 6, 15));
+    assert_eq!((a.retry_count, a.rnr_retry_count, a.ack_timeout), (5, 7, 15));
+    assert_eq!((p.retry_count, p.rnr_retry_count, p.ack_timeout), (5, 6, 15));
     assert!(a.embedded_peer && p.embedded_peer);
     let CmEvent::Established { param, .. } = &net.hosts[0].events[0] else { panic!("established") };
     assert_eq!(param.private_data.len(), Rep::PRIVATE);
@@ -90,17 +88,8 @@ fn loss_and_duplication_never_make_a_second_event() {
 fn a_lost_rtu_is_made_up_for_by_the_next_reply_or_by_data() {
     for data in [false, true] {
         let mut net = Net::new(2);
-        let mut losses = 2;
-        net.lose = Box::new(move |message| {
-            let lose = matches!(message, CmMessage::Rtu(_)) && losses > 0;
-            losses -= i32::from(lose);
-            lose
-        });
-        net.listen();
-        net.connect(0x11, &ConnParam::default());
-        net.run_until(|net| net.hosts[1].request().is_some());
-        let passive = net.hosts[1].request().unwrap();
-        net.accept(passive, 0x22).unwrap();
+        net.lose_some(2, |message| matches!(message, CmMessage::Rtu(_)));
+        net.accepted(&ConnParam::default());
         net.run(Duration::from_millis(100));
         assert_eq!((net.hosts[0].established(), net.hosts[1].established()), (1, 0));
         if data {
@@ -117,11 +106,7 @@ fn a_lost_rtu_is_made_up_for_by_the_next_reply_or_by_data() {
 fn a_reply_that_nobody_confirms_is_withdrawn() {
     let mut net = Net::new(3);
     net.lose = Box::new(|message| matches!(message, CmMessage::Rtu(_)));
-    net.listen();
-    net.connect(0x11, &ConnParam::default());
-    net.run_until(|net| net.hosts[1].request().is_some());
-    let passive = net.hosts[1].request().unwrap();
-    net.accept(passive, 0x22).unwrap();
+    let (_, passive) = net.accepted(&ConnParam::default());
     net.run(Duration::from_secs(11));
     let last = net.hosts[1].events.last();
     assert_eq!(last, Some(&CmEvent::Unreachable { id: passive, why: Unreachable::NotConfirmed }));
@@ -156,16 +141,8 @@ fn nobody_listening_and_no_answer_and_no_route() {
 #[test]
 fn a_rejection_carries_data_and_is_repeated() {
     let mut net = Net::new(5);
-    let mut losses = 1;
-    net.lose = Box::new(move |message| {
-        let lose = matches!(message, CmMessage::Rej(_)) && losses > 0;
-        losses -= i32::from(lose);
-        lose
-    });
-    net.listen();
-    let id = net.connect(0x11, &ConnParam::default());
-    net.run_until(|net| net.hosts[1].request().is_some());
-    let passive = net.hosts[1].request().unwrap();
+    net.lose_some(1, |message| matches!(message, CmMessage::Rej(_)));
+    let (id, passive) = net.requested(&ConnParam::default());
     assert!(net.hosts[1].cm.reject(net.now, passive, &[0; 149]).is_err());
     net.hosts[1].cm.reject(net.now, passive, b"no").unwrap();
     assert!(net.accept(passive, 0x22).is_err());
@@ -209,12 +186,9 @@ fn a_request_the_application_ignores_expires() {
 #[test]
 fn giving_up_takes_the_request_back() {
     let mut net = Net::new(8);
-    net.listen();
-    let id = net.connect(0x11, &ConnParam::default());
-    net.run_until(|net| net.hosts[1].request().is_some());
-    net.hosts[0].cm.destroy(net.now, id).unwrap();
+    let (active, passive) = net.requested(&ConnParam::default());
+    net.hosts[0].cm.destroy(net.now, active).unwrap();
     net.run(Duration::from_millis(10));
-    let passive = net.hosts[1].request().unwrap();
     assert!(net.accept(passive, 0x22).is_err());
     assert!(net.hosts[0].events.is_empty());
     net.assert_quiet();
@@ -243,19 +217,10 @@ fn arguments_are_checked() {
         ConnParam { rnr_retry_count: 8, ..good.clone() },
         ConnParam { ack_timeout: Some(32), ..good.clone() },
     ] {
-        let args = super::ConnectArgs {
-            local: net.hosts[0].address.ip(),
-            remote: net.hosts[1].address,
-            peer: net.hosts[1].address,
-            qpn: 5,
-            starting_psn: Psn::new(0),
-            path_mtu: 1024,
-            param: &bad,
-        };
-        let Net { hosts, random, now, .. } = &mut net;
-        assert!(hosts[0].cm.connect(*now, args, random).is_err());
+        let args = net.args(0, 5, &bad);
+        assert!(net.hosts[0].cm.connect(net.now, args, &mut net.random).is_err());
         let args = super::ConnectArgs { param: &good, path_mtu: 1500, ..args };
-        assert!(hosts[0].cm.connect(*now, args, random).is_err());
+        assert!(net.hosts[0].cm.connect(net.now, args, &mut net.random).is_err());
     }
     assert_eq!(net.hosts[0].cm.table.len(), 0);
 }
@@ -265,15 +230,8 @@ fn a_device_connects_to_itself() {
     let mut net = Net::new(11);
     net.listen();
     net.hosts[0].address = net.hosts[1].address;
-    let args = super::ConnectArgs {
-        local: net.hosts[1].address.ip(),
-        remote: (net.hosts[1].address.ip(), super::PORT).into(),
-        peer: net.hosts[1].address,
-        qpn: 5,
-        starting_psn: Psn::new(0),
-        path_mtu: 4096,
-        param: &ConnParam::default(),
-    };
+    let param = ConnParam::default();
+    let args = super::ConnectArgs { path_mtu: 4096, ..net.args(1, 5, &param) };
     let active = net.hosts[1].cm.connect(net.now, args, &mut net.random).unwrap();
     let exchange = |net: &mut Net| {
         while let Some((to, mad)) = net.hosts[1].cm.poll_transmit() {

@@ -14,7 +14,7 @@ use verbs::{CmEvent, CmId, ConnParam};
 
 use super::{Binding, Cm, CmConfig, CmOutput, ConnectArgs, embedded_guid};
 use crate::{
-    entropy::Entropy,
+    entropy::{Entropy, tests::Random},
     psn::Psn,
     time::Time,
     wire::mad::{CmMessage, MAD_LEN, Mad},
@@ -22,22 +22,9 @@ use crate::{
 
 const PORT: u16 = 12_345;
 
-/// A generator of pseudo-random numbers (splitmix64).
-pub(super) struct Random(u64);
-
 impl Random {
     fn below(&mut self, n: u32) -> u32 {
         self.next_u32() % n
-    }
-}
-
-impl Entropy for Random {
-    fn next_u32(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z >> 32) as u32
     }
 }
 
@@ -133,7 +120,7 @@ impl Net {
             Host::new(address, config)
         };
         Self {
-            now: Time::from_nanos(1),
+            now: Time(1),
             random: Random(seed),
             hosts: [host("10.0.0.1:50001", 1), host("10.0.0.2:4791", 2)],
             flight: BTreeMap::new(),
@@ -149,16 +136,21 @@ impl Net {
         self.hosts[1].cm.listen(PORT, 16, &mut self.random).unwrap().0
     }
 
-    fn connect(&mut self, qpn: u32, param: &ConnParam) -> CmId {
-        let args = ConnectArgs {
-            local: self.hosts[0].address.ip(),
+    /// Returns the arguments with which the host `from` connects to host 1.
+    fn args<'a>(&self, from: usize, qpn: u32, param: &'a ConnParam) -> ConnectArgs<'a> {
+        ConnectArgs {
+            local: self.hosts[from].address.ip(),
             remote: (self.hosts[1].address.ip(), PORT).into(),
             peer: self.hosts[1].address,
             qpn,
             starting_psn: Psn::new(qpn * 3),
             path_mtu: 1024,
             param,
-        };
+        }
+    }
+
+    fn connect(&mut self, qpn: u32, param: &ConnParam) -> CmId {
+        let args = self.args(0, qpn, param);
         self.hosts[0].cm.connect(self.now, args, &mut self.random).unwrap()
     }
 
@@ -192,6 +184,15 @@ impl Net {
                 }
             }
         }
+    }
+
+    /// Loses the first `count` messages of the kind `kind`.
+    fn lose_some(&mut self, mut count: u32, kind: fn(&CmMessage) -> bool) {
+        self.lose = Box::new(move |message| {
+            let lose = kind(message) && count > 0;
+            count -= u32::from(lose);
+            lose
+        });
     }
 
     fn put(&mut self, to: usize, from: SocketAddr, mad: [u8; MAD_LEN]) {
@@ -239,15 +240,27 @@ impl Net {
         }
     }
 
+    /// Makes host 1 listen and host 0 connect, until the request has arrived at host 1. Returns the IDs of the active
+    /// and the passive side.
+    fn requested(&mut self, param: &ConnParam) -> (CmId, CmId) {
+        self.listen();
+        let active = self.connect(0x11, param);
+        self.run_until(|net| net.hosts[1].request().is_some());
+        (active, self.hosts[1].request().unwrap())
+    }
+
+    /// Like [`Self::requested`], but host 1 also accepts the request.
+    fn accepted(&mut self, param: &ConnParam) -> (CmId, CmId) {
+        let ids = self.requested(param);
+        self.accept(ids.1, 0x22).unwrap();
+        ids
+    }
+
     /// Establishes a connection between both hosts. Returns the IDs of the active and the passive side.
     fn connected(&mut self) -> (CmId, CmId) {
-        self.listen();
-        let active = self.connect(0x11, &ConnParam::default());
-        self.run_until(|net| net.hosts[1].request().is_some());
-        let passive = self.hosts[1].request().unwrap();
-        self.accept(passive, 0x22).unwrap();
+        let ids = self.accepted(&ConnParam::default());
         self.run_until(|net| net.hosts.iter().all(|host| host.established() == 1));
-        (active, passive)
+        ids
     }
 
     fn count(&self, kind: impl Fn(&CmMessage) -> bool) -> usize {

@@ -49,15 +49,10 @@ fn destroying_disconnects_without_events() {
 fn an_unconfirmed_connection_can_be_ended_by_either_side() {
     for side in [0, 1] {
         let mut net = Net::new(3);
-        net.listen();
         net.lose = Box::new(|message| matches!(message, CmMessage::Rtu(_)));
-        let active = net.connect(0x11, &ConnParam::default());
-        net.run_until(|net| net.hosts[1].request().is_some());
-        let passive = net.hosts[1].request().unwrap();
-        net.accept(passive, 0x22).unwrap();
+        let ids: [_; 2] = net.accepted(&ConnParam::default()).into();
         net.run(Duration::from_millis(10));
-        let id = [active, passive][side];
-        net.hosts[side].cm.disconnect(net.now, id).unwrap();
+        net.hosts[side].cm.disconnect(net.now, ids[side]).unwrap();
         net.run(Duration::from_millis(10));
         assert_eq!((net.hosts[0].disconnected(), net.hosts[1].disconnected()), (1, 1), "side {side}");
         assert_eq!((&net.hosts[0].failed, &net.hosts[1].failed), (&vec![0x11], &vec![0x22]));
@@ -117,12 +112,8 @@ fn a_queue_pair_used_again_is_stale() {
 #[test]
 fn a_rejected_reply_fails_the_queue_pair_and_is_no_connection() {
     let mut net = Net::new(9);
-    net.listen();
     net.lose = Box::new(|message| matches!(message, CmMessage::Rep(_)));
-    net.connect(0x11, &ConnParam::default());
-    net.run_until(|net| net.hosts[1].request().is_some());
-    let passive = net.hosts[1].request().unwrap();
-    net.accept(passive, 0x22).unwrap();
+    let (_, passive) = net.accepted(&ConnParam::default());
     net.pump();
     let Some(CmMessage::Rep(rep)) = net.sent.last().cloned() else { panic!("a REP") };
     let ids = CommIds { local: rep.ids.remote, remote: rep.ids.local };
@@ -146,14 +137,9 @@ fn established_connections_are_counted_on_both_sides() {
 fn an_ended_connection_waits_twice_the_ack_timeout_within_bounds() {
     for (code, expected) in [(0, 250), (16, 536), (17, 1073), (25, 4000)] {
         let mut net = Net::new(11);
-        net.listen();
-        let param = ConnParam { ack_timeout: Some(code), ..ConnParam::default() };
-        net.connect(0x11, &param);
-        net.run_until(|net| net.hosts[1].request().is_some());
-        let passive = net.hosts[1].request().unwrap();
-        net.accept(passive, 0x22).unwrap();
+        let (active, _) = net.accepted(&ConnParam { ack_timeout: Some(code), ..ConnParam::default() });
         net.run(Duration::from_millis(10));
-        net.hosts[0].cm.destroy(net.now, net.hosts[0].events[0].id()).unwrap();
+        net.hosts[0].cm.destroy(net.now, active).unwrap();
         net.run_until(|net| net.hosts[1].disconnected() == 1);
         let left = net.hosts[1].cm.poll_timeout().unwrap() - net.now;
         assert_eq!(left.as_millis(), expected, "code {code}");

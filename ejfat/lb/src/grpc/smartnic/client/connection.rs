@@ -1,9 +1,6 @@
 //! A connection that is reset when it is given up, so that nothing that was written on it arrives later.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use proto::sn_p4::v2::smartnic_p4_client::SmartnicP4Client;
 use tokio::runtime::{Builder, Runtime};
@@ -87,17 +84,5 @@ impl Drop for SmartNicConnection {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-impl fmt::Debug for SmartNicAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SmartNicAddress").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for SmartNicConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SmartNicConnection").field("used", &self.used).finish_non_exhaustive()
     }
 }

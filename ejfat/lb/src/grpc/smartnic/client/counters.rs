@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ejfat::lb::{DropCause, Drops, LbId, Traffic};
-use proto::sn_p4::v2::{Stats, StatsMetric};
+use proto::sn_p4::v2::Stats;
 
 use crate::grpc::smartnic::names;
 
@@ -50,7 +50,7 @@ pub(super) fn counters(stats: &Stats) -> Option<SmartNicCounters> {
         let cause = DropCause::ALL.into_iter().find(|&cause| names::dropped(cause) == metric.name);
         let (of_lb, of_member) = (of_lb(&metric.name), of_member(&metric.name));
         found |= of_lb.is_some();
-        for (index, value) in values(metric) {
+        for (index, value) in metric.values.iter().map(|value| (value.index as usize, value.u64)) {
             if let (Some(cause), Some(lb)) = (cause, dropped.get_mut(index)) {
                 lb.push((cause, value));
             }
@@ -66,10 +66,6 @@ pub(super) fn counters(stats: &Stats) -> Option<SmartNicCounters> {
         lb.dropped = Drops::from_iter(dropped);
     }
     found.then_some(counters)
-}
-
-fn values(metric: &StatsMetric) -> impl Iterator<Item = (usize, u64)> + '_ {
-    metric.values.iter().map(|value| (value.index as usize, value.u64))
 }
 
 fn of_lb(name: &str) -> Option<fn(&mut SmartNicLb) -> &mut u64> {

@@ -15,6 +15,9 @@ use crate::grpc::smartnic::{attach, encode};
 const DEVICE: i32 = 0;
 const PIPELINE: i32 = 0;
 
+/// Rules of a request: those of a calendar fit into one.
+const AT_ONCE: usize = 512;
+
 /// A change of a SmartNIC's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleChange {
@@ -47,12 +50,12 @@ pub(super) struct Entry {
     pub(super) request: BatchRequest,
 }
 
-/// Consecutive changes of one kind in one table are one request, up to `most` of them.
-pub(super) fn entries(changes: &[RuleChange], most: usize) -> Vec<Entry> {
+/// Consecutive changes of one kind in one table are one request, up to [`AT_ONCE`] of them.
+pub(super) fn entries(changes: &[RuleChange]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut begin = 0;
     for alike in changes.chunk_by(|one, next| one.goes_with(next)) {
-        for some in alike.chunks(most.max(1)) {
+        for some in alike.chunks(AT_ONCE) {
             entries.push(Entry { changes: begin..begin + some.len(), request: request(some) });
             begin += some.len();
         }

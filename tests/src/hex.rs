@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
@@ -12,7 +12,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     })
 }
 
-pub(super) fn decode(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn decode(text: &str) -> Result<Vec<u8>, String> {
     let wrong = || format!("{text:.40?} is no even number of hexadecimal digits");
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
         return Err(wrong());
@@ -21,28 +21,23 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>, String> {
     (0..text.len()).step_by(2).map(byte).collect()
 }
 
-pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&encode(bytes))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     decode(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// The same of several byte strings.
-pub(super) mod list {
+pub(crate) mod list {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    pub(in crate::compat) fn serialize<S: Serializer>(
-        all: &[Vec<u8>],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(all: &[Vec<u8>], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(all.iter().map(|bytes| super::encode(bytes)))
     }
 
-    pub(in crate::compat) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<Vec<u8>>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<u8>>, D::Error> {
         let texts = Vec::<String>::deserialize(deserializer)?;
         texts.iter().map(|text| super::decode(text).map_err(D::Error::custom)).collect()
     }
