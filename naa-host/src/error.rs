@@ -412,7 +412,7 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
     }
 }
 
-/// Return codes that kernels may return and whose text does not refer to the accelerator's log. Kernels may also return
+/// Return codes that a C kernel of the accelerator may return and whose text does not refer to the accelerator's log. Kernels may also return
 /// INTERNAL, which is not in this list because the text of INTERNAL already refers to the accelerator's log.
 const RAN: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,

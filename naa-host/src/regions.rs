@@ -113,8 +113,8 @@ impl HostRegions {
     pub(crate) fn take_back(&mut self) -> Result<(), verbs::Error> {
         self.params.iter_mut().try_for_each(HostRegion::take_back)?;
         let Some(Staging { region, copies }) = &mut self.staging else { return Ok(()) };
-        // If the staging region is not lent to a call, the program may have changed the parameters since the last call,
-        // so the parameters must not be overwritten.
+        // If the staging region is not lent, the results of the last call were copied to the parameters already. The
+        // program may have changed the parameters since then, so the results are not copied again.
         if !region.is_lent() {
             return Ok(());
         }

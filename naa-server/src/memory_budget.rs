@@ -271,7 +271,8 @@ fn no_such_size(len: u64) -> io::Error {
 /// The access that peers and loop services have to the registered memory of an allocation.
 #[derive(Debug)]
 enum Held {
-    /// Peers have no access if the device revokes access.
+    /// The server has taken the access rights of peers back. Some devices cannot do this, so on these devices peers may
+    /// still have access.
     Revoked,
     /// Peers may have access.
     Granted,

@@ -1,8 +1,8 @@
-//! Enums whose variants have names.
+//! A macro for enums that return the name of each variant as a text.
 
-/// Defines an enum in which the name of each variant follows the variant. The enum has the constant `ALL` with all
-/// variants in the order of their definition, and the method `name`. The macro takes the documentation of both behind the
-/// enum.
+/// Defines an enum, its constant `ALL` and its method `name`. The text that `name` returns for a variant stands behind
+/// the variant. The constant `ALL` has all variants in the order of their definition. The documentation of `ALL` and
+/// of `name` stands behind the enum.
 macro_rules! named {
     (
         $(#[$of_enum:meta])*

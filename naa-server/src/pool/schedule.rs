@@ -100,8 +100,8 @@ enum Difference {
 /// The maximum number of source networks in [`Absent`]. When another source network is added to a full [`Absent`], the
 /// source network with the smallest difference in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
-/// The maximum difference between [`SourceCalls::served`] of a source network and [`Schedule::clock`]. The limit is
-/// needed because the whole running time of a long call is added to [`SourceCalls::served`], even if other source
+/// The maximum difference between the time for which a source network was served ([`SourceCalls::served`]) and the time
+/// that is its share ([`Schedule::clock`]). The limit is needed because the whole running time of a long call is added to [`SourceCalls::served`], even if other source
 /// networks waited only at the end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
@@ -401,7 +401,7 @@ mod tests {
             schedule.next().unwrap();
             schedule.gave_up(peer(1), MS);
         }
-        // One source network may fill half of the quarantine.
+        // The abandoned calls of one source network may take half of the places for abandoned calls.
         assert_eq!(schedule.admit(peer(1), CallId(9), 0), Err(PoolRefusal::Quarantine));
         fill(&mut schedule, peer(2), 20..23);
         // Abandoned calls do not take pool threads from other source networks.

@@ -56,7 +56,8 @@ pub struct Opened {
     pub context: Context,
     /// The name of the provider and the reason why it was chosen, as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
-    /// True if the decision is surprising, as described at [`Chosen::is_surprising`].
+    /// True if the program should report the choice of the provider to the user even though the user did not request a
+    /// report, as described at [`Chosen::is_surprising`].
     pub is_surprising: bool,
 }
 

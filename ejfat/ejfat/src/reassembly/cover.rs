@@ -68,8 +68,8 @@ impl Cover {
         self.cells
     }
 
-    /// Finds the location at which the bytes of a segment are recorded. `bytes` must not be empty and must lie inside
-    /// the event. Returns an error if any byte in `bytes` has arrived already.
+    /// Finds the gap between the accepted bytes of the event that a segment with the bytes `bytes` fills. `bytes` must
+    /// not be empty and must lie inside the event. Returns an error if any byte in `bytes` has arrived already.
     #[inline]
     pub(super) fn check(
         &mut self,

@@ -5,8 +5,8 @@ use super::{
     *,
 };
 
-/// Runs `calls` calls of the time `time`, one after the other. Returns the number of the source network of each call,
-/// which `of` computes from the number of the call.
+/// Runs `calls` calls of the time `time`, one after the other. Returns the source networks of these calls in the order
+/// in which the calls ran. `of` returns the source network of the call with the given ID.
 fn serve(schedule: &mut Schedule, calls: usize, time: Duration, of: impl Fn(u64) -> u32) -> Vec<u32> {
     let serve_one = || {
         let CallId(id) = schedule.next().unwrap();

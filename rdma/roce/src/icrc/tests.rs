@@ -110,8 +110,8 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// If a bit after the IPv4 identification is wrong, the packet is never accepted as an intact packet with another
-/// identification. A receiver does not see the IPv4 header. It computes from the ICRC the fragment word (the IPv4 flags
+/// A packet with one wrong bit after the IPv4 identification is never accepted. A receiver does not see the IPv4 header,
+/// and its IPv4 identification may have any value. The receiver computes from the ICRC the fragment word (the IPv4 flags
 /// and the fragment offset) with which the packet would be intact. With the rule `Any`, it refuses the packet if this
 /// word is not that of an unfragmented packet with a set DF bit. The test checks that each wrong bit changes the word.
 #[test]
