@@ -66,7 +66,8 @@ pub struct SessionRegions {
     /// The number of status bytes that the host gets if the call on these regions fails. The status bytes are the first
     /// bytes of the first output.
     status_bytes: u32,
-    /// The charge for the files that the server opens for the child process that runs the session's calls. The charge ends when the regions are dropped.
+    /// The charge for the files that the server opens for the process that runs the session's kernels. The charge ends
+    /// when the regions are dropped.
     _process_files: Option<Reservation>,
 }
 
