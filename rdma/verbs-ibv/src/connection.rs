@@ -168,6 +168,7 @@ impl Channel {
         (local, remote): (SocketAddr, SocketAddr),
         param: &ConnParam,
     ) -> Result<(), Error> {
+        param.check_codes(param.ack_timeout.unwrap_or(0))?;
         if param.private_data.len() > MAX_PRIVATE_DATA {
             return Err(Error::Invalid("more than 56 bytes of private data do not fit a connection request"));
         }
@@ -195,6 +196,8 @@ impl Channel {
         let State::Asked { reads } = connection.state else {
             return Err(Error::Invalid("the connection does not wait to be accepted"));
         };
+        // The passive side uses the ACK timeout of the request, so the ACK timeout in `param` is not checked.
+        param.check_codes(0)?;
         let reads = within(within((param.responder_resources, param.initiator_depth), reads), self.max_reads);
         let guard = lock_qp(qp);
         let ready = guard.as_ref().ok_or(Error::QpState("destroyed"))?;

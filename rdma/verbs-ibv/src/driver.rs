@@ -215,15 +215,9 @@ impl Driver for Ibv {
 
     fn create_cq(&self, depth: u32) -> Result<CqId, Error> {
         self.check_process()?;
-        if depth > self.limits.max_cqe {
-            return Err(Error::Exhausted {
-                what: "entries of a completion queue",
-                limit: self.limits.max_cqe.into(),
-                remedy: "use several, or fewer sessions",
-            });
-        }
+        check_depth(depth, self.limits.max_cqe)?;
         let id = CqId(self.next());
-        self.queues.insert(id, IbvCq::new(sys::RawCq::new(&self.device, depth.max(1))?)?);
+        self.queues.insert(id, IbvCq::new(sys::RawCq::new(&self.device, depth)?)?);
         Ok(id)
     }
 
@@ -407,6 +401,22 @@ impl Driver for Ibv {
     }
 }
 
+/// Returns an error if a completion queue cannot have room for `depth` completions. The device allows at most `max_cqe`
+/// completions in a completion queue.
+fn check_depth(depth: u32, max_cqe: u32) -> Result<(), Error> {
+    if depth == 0 {
+        return Err(Error::Invalid("the completion queue's depth is zero"));
+    }
+    if depth > max_cqe {
+        return Err(Error::Exhausted {
+            what: "entries of a completion queue",
+            limit: max_cqe.into(),
+            remedy: "use several, or fewer sessions",
+        });
+    }
+    Ok(())
+}
+
 /// Returns an error with the limit that a queue pair with the capacities `caps` would exceed. The device allows at most
 /// `max_qp_wr` work requests per queue of a queue pair, and at most `max_sge` elements of one work request.
 fn check_caps(caps: &Caps, max_qp_wr: u32, max_sge: u32) -> Result<(), Error> {
@@ -442,6 +452,13 @@ fn not_posted(limit: u32, error: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_completion_queue_without_room_for_a_completion_is_refused() {
+        assert!(matches!(check_depth(0, 100), Err(Error::Invalid(_))));
+        assert!(check_depth(1, 100).is_ok() && check_depth(100, 100).is_ok());
+        assert!(matches!(check_depth(101, 100), Err(Error::Exhausted { limit: 100, .. })));
+    }
 
     #[test]
     fn a_queue_pair_that_is_too_large_is_refused_with_the_limit_that_it_exceeds() {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::Error;
+
 /// The id of a connection or of a listener, unique on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CmId(pub u64);
@@ -41,6 +43,23 @@ impl Default for ConnParam {
             ack_timeout: None,
             connect_timeout: None,
         }
+    }
+}
+
+impl ConnParam {
+    /// Checks that the retry counts and `ack_timeout` fit the fields of a REQ or REP. `ack_timeout` is the exponent of
+    /// the local ACK timeout that the connection will use.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Invalid`] if a retry count is more than 7, or if `ack_timeout` is more than 31.
+    pub fn check_codes(&self, ack_timeout: u8) -> Result<(), Error> {
+        if self.retry_count > 7 || self.rnr_retry_count > 7 {
+            return Err(Error::Invalid("retry counts are 0-7"));
+        }
+        if ack_timeout > 31 {
+            return Err(Error::Invalid("an ACK timeout is 0-31"));
+        }
+        Ok(())
     }
 }
 
@@ -192,6 +211,25 @@ impl CmEvent {
             | Self::Rejected { id, .. }
             | Self::Unreachable { id, .. }
             | Self::Disconnected { id } => *id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_do_not_fit_a_request_are_refused() {
+        let good = ConnParam::default();
+        assert!(good.check_codes(0).is_ok() && good.check_codes(31).is_ok());
+        let bad = [
+            (ConnParam { retry_count: 8, ..good.clone() }, 0),
+            (ConnParam { rnr_retry_count: 8, ..good.clone() }, 0),
+            (good, 32),
+        ];
+        for (param, ack_timeout) in bad {
+            assert!(matches!(param.check_codes(ack_timeout), Err(Error::Invalid(_))), "{param:?}");
         }
     }
 }

@@ -202,8 +202,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Creates a completion queue with room for `depth` completions.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if the device has no room for another completion queue, and with
-    /// [`Error::Invalid`] or [`Error::Exhausted`] if `depth` is more than [`DeviceAttr::max_cqe`].
+    /// Fails with [`Error::Exhausted`] if the device has no room for another completion queue, with [`Error::Invalid`]
+    /// if `depth` is 0, and with [`Error::Invalid`] or [`Error::Exhausted`] if `depth` is more than
+    /// [`DeviceAttr::max_cqe`].
     fn create_cq(&self, depth: u32) -> Result<CqId, Error>;
     /// Destroys a completion queue and the completions in it.
     ///
@@ -279,8 +280,8 @@ pub trait Driver: Send + Sync + 'static {
     /// call.
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, and with [`Error::QpState`] if the
-    /// queue pair cannot be connected.
+    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before or if a value of `param` is out of
+    /// range, and with [`Error::QpState`] if the queue pair cannot be connected.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
     /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The program must not use `id`
     /// afterwards.

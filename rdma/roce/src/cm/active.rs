@@ -86,7 +86,7 @@ impl Cm {
         random: u32,
     ) -> Result<Req, Error> {
         let ConnParam { responder_resources, initiator_depth, .. } = *args.param;
-        check_codes(args.param, ack_timeout)?;
+        args.param.check_codes(ack_timeout)?;
         Ok(Req {
             local_comm_id,
             service_id: service_id(args.remote.port()),
@@ -263,16 +263,6 @@ pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
         to.set_port(ROCE_PORT);
     }
     to
-}
-
-pub(super) fn check_codes(param: &ConnParam, ack_timeout: u8) -> Result<(), Error> {
-    if param.retry_count > 7 || param.rnr_retry_count > 7 {
-        return Err(Error::Invalid("retry counts are 0-7"));
-    }
-    if ack_timeout > 31 {
-        return Err(Error::Invalid("an ACK timeout is 0-31"));
-    }
-    Ok(())
 }
 
 fn request_data(args: &ConnectArgs<'_>, port: u16) -> Result<[u8; Req::PRIVATE], Error> {

@@ -6,7 +6,7 @@ use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, RejectReason, Unreachabl
 
 use super::{
     Binding, Cm, CmOutput, Listener,
-    active::{answer_address, check_codes},
+    active::answer_address,
     is_embedded, rejection,
     state::{Conn, RemoteIds, RepSent, ReqRcvd, Retry, State},
 };
@@ -249,7 +249,7 @@ impl Cm {
         let State::ReqRcvd(request) = &conn.state else {
             return Err(Error::Invalid("the request has been answered"));
         };
-        check_codes(param, 0)?;
+        param.check_codes(0)?;
         let private_data = private_data(&param.private_data)
             .ok_or(Error::Invalid("a reply carries at most 196 bytes of private data"))?;
         let req = &request.req;
