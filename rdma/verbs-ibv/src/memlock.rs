@@ -8,6 +8,12 @@ use verbs::Error;
 /// `makes no queue pair`.
 pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     let limit = fs::read_to_string("/proc/self/limits").ok().and_then(|text| soft_limit(&text));
+    explained(what, error, limit)
+}
+
+/// Returns the error for a failed operation that pins memory. `limit` is the soft limit of locked memory in bytes;
+/// `None` means that there is no limit.
+fn explained(what: &str, error: io::Error, limit: Option<u64>) -> Error {
     match (error.raw_os_error(), limit) {
         (Some(libc::ENOMEM | libc::EAGAIN | libc::EPERM), Some(limit)) => Error::Exhausted {
             what: "memory that may be locked (memlock), which RDMA needs",
@@ -15,6 +21,12 @@ pub(crate) fn refused(what: &str, error: io::Error) -> Error {
             remedy: "raise it with `ulimit -l unlimited`, or memlock in /etc/security/limits.conf, or \
                      LimitMEMLOCK=infinity of a systemd unit",
         },
+        // The text of `Error::Io` takes EAGAIN for the error of a thread that cannot be started, and then advises
+        // `ulimit -u`. This crate starts no thread, so the source of this `Error::Io` is an error without a number.
+        (Some(libc::EAGAIN), None) => Error::io(
+            format!("the device {what}"),
+            io::Error::other(format!("{error}; the device has no resources left, use fewer sessions")),
+        ),
         _ => Error::io(format!("the device {what}"), error),
     }
 }
@@ -28,6 +40,18 @@ fn soft_limit(limits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_without_resources_is_not_blamed_on_the_limit_of_processes() {
+        let text = |errno, limit| {
+            let error = explained("makes no queue pair", io::Error::from_raw_os_error(errno), limit);
+            verbs::error_text(&error)
+        };
+        let unlimited = text(libc::EAGAIN, None);
+        assert!(unlimited.contains("fewer sessions") && !unlimited.contains("ulimit"), "{unlimited}");
+        assert!(text(libc::EAGAIN, Some(65536)).contains("ulimit -l"));
+        assert!(text(libc::EMFILE, None).contains("ulimit -n"));
+    }
 
     #[test]
     fn the_limit_is_named_where_there_is_one() {
