@@ -32,9 +32,16 @@ impl Memory {
     /// Makes a `Memory` of the `len` bytes at `addr`.
     ///
     /// # Safety
-    /// Until `owner` is dropped, the range must stay mapped, readable and writable. While the range is registered for
-    /// remote access, no Rust reference to its bytes may exist.
+    /// The bytes must be initialised and must lie in one allocation. Until `owner` is dropped, the range must stay
+    /// mapped, readable and writable. While the range is registered for remote access, no Rust reference to its bytes
+    /// may exist. While the range is not registered, Rust references to its bytes may exist only if nothing accesses
+    /// these bytes, through a `Memory` or otherwise, in a way that Rust's rules for these references forbid.
+    ///
+    /// # Panics
+    /// Panics if `addr` is null or if `len` is more than `isize::MAX`, because no Rust slice can have such bytes.
     pub unsafe fn from_raw_parts(addr: *mut u8, len: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        assert!(!addr.is_null(), "memory does not begin at the null address");
+        assert!(isize::try_from(len).is_ok(), "memory of {len} bytes is longer than a slice can be");
         Self { addr, len, owner }
     }
 
@@ -70,7 +77,8 @@ impl Memory {
     /// Panics if the part is not inside the memory.
     pub fn slice(&self, offset: usize, len: usize) -> Self {
         self.check(offset, len);
-        // SAFETY: `check` has verified that the part is inside this memory.
+        // SAFETY: `check` has verified that the part is inside this memory, which lies in one allocation (contract of
+        // `from_raw_parts`).
         Self { addr: unsafe { self.addr.add(offset) }, len, owner: self.owner.clone() }
     }
 
@@ -81,7 +89,8 @@ impl Memory {
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
         // SAFETY: `check` has verified that the range to write is inside this memory. The slice `bytes` does not
-        // overlap this memory, because no reference to this memory may exist (contract of `from_raw_parts`).
+        // overlap this range, because no reference to the bytes that this method writes may exist (contract of
+        // `from_raw_parts`).
         unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
     }
 
@@ -92,7 +101,8 @@ impl Memory {
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
         // SAFETY: `check` has verified that the range to read is inside this memory. The slice `out` does not overlap
-        // this memory, because no reference to this memory may exist (contract of `from_raw_parts`).
+        // this range, because no mutable reference to the bytes that this method reads may exist (contract of
+        // `from_raw_parts`).
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
@@ -148,7 +158,9 @@ impl Memory {
             // SAFETY: the `n` bytes to copy are inside this memory, because `check` has verified the whole range. The
             // pointer `at` points to a local array with room for at least `n` bytes.
             unsafe { copy(at, self.addr.add(offset + done), n) };
-            // SAFETY: `copy` has just written `n` bytes, and the slice is dropped before `copy` writes these bytes
+            // SAFETY: `at` points to the local array `piece`, so `at` is not null, and the `n` bytes lie in one
+            // allocation that is not longer than `isize::MAX`. Bytes need no alignment. `copy` has just initialised
+            // the `n` bytes, and `take` cannot keep the slice, so the slice is gone before `copy` writes these bytes
             // again.
             take(unsafe { std::slice::from_raw_parts(at, n) })?;
             done += n;
@@ -158,7 +170,8 @@ impl Memory {
 
     /// Writes zeros to the whole range.
     pub fn zero(&self) {
-        // SAFETY: the whole range is writable (contract of `from_raw_parts`).
+        // SAFETY: the whole range is writable, and no reference to the bytes that this method writes may exist
+        // (contract of `from_raw_parts`). Bytes need no alignment.
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
     }
 
@@ -167,7 +180,10 @@ impl Memory {
     /// # Safety
     /// Until the slice is dropped, the memory must not be registered for remote writes, and nothing may write it.
     pub unsafe fn as_slice(&self) -> &[u8] {
-        // SAFETY: the range is mapped (contract of `from_raw_parts`) and does not change (contract of this function).
+        // SAFETY: `from_raw_parts` has checked that the address is not null and that the length is not above
+        // `isize::MAX`. Bytes need no alignment. The bytes are initialised and lie in one allocation, which stays
+        // mapped because `self` keeps the owner (contract of `from_raw_parts`). Nothing writes the bytes until the
+        // slice is dropped (contract of this function).
         unsafe { std::slice::from_raw_parts(self.addr, self.len) }
     }
 
@@ -178,8 +194,10 @@ impl Memory {
     /// write it.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
-        // SAFETY: the range is mapped (contract of `from_raw_parts`) and nothing else uses it (contract of this
-        // function).
+        // SAFETY: `from_raw_parts` has checked that the address is not null and that the length is not above
+        // `isize::MAX`. Bytes need no alignment. The bytes are initialised, writable and lie in one allocation, which
+        // stays mapped because `self` keeps the owner (contract of `from_raw_parts`). Nothing else reads or writes the
+        // bytes until the slice is dropped (contract of this function).
         unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) }
     }
 
@@ -215,6 +233,21 @@ mod tests {
         let (addr, len) = (bytes.as_mut_ptr(), bytes.len());
         // SAFETY: the owner keeps the bytes at this address, and no reference to them exists.
         unsafe { Memory::from_raw_parts(addr, len, Arc::new(bytes)) }
+    }
+
+    #[test]
+    #[should_panic(expected = "the null address")]
+    fn memory_at_the_null_address_is_refused() {
+        // SAFETY: the function panics before it makes a `Memory`.
+        unsafe { Memory::from_raw_parts(std::ptr::null_mut(), 0, Arc::new(())) };
+    }
+
+    #[test]
+    #[should_panic(expected = "longer than a slice can be")]
+    fn memory_that_is_longer_than_a_slice_can_be_is_refused() {
+        let addr = std::ptr::NonNull::dangling().as_ptr();
+        // SAFETY: the function panics before it makes a `Memory`.
+        unsafe { Memory::from_raw_parts(addr, isize::MAX as usize + 1, Arc::new(())) };
     }
 
     #[test]
