@@ -52,7 +52,7 @@ pub enum RefusalCause {
     /// The CM message comes from an IP address that is not the address of the connection's peer.
     #[error("the CM message comes from another address than the connection's peer")]
     CmWrongSource,
-    /// The state of the connection does not permit the CM message.
+    /// The state of the connection does not permit the CM message, for example because the peer has sent too many MRAs.
     #[error("the connection's state does not permit the CM message")]
     CmUnexpected,
 

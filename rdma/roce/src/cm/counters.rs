@@ -43,7 +43,8 @@ counters! {
     rx_unknown_id,
     /// The number of CM messages from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// The number of CM messages that do not fit the state of their connection.
+    /// The number of CM messages that do not fit the state of their connection. This counter also includes MRAs that
+    /// come after the maximum number of MRAs.
     rx_unexpected,
     /// The number of REQs that were received again.
     rx_duplicate_req,

@@ -266,10 +266,11 @@ impl Cm {
             (State::RepSent(s), Answered::Rep) => (&mut s.retry, self.config.confirm_timeout),
             _ => return Err(RefusalCause::CmUnexpected),
         };
-        if retry.extend(now + wait, timeout) {
-            let next = retry.next(now + wait);
-            self.table.arm(id, next);
+        if !retry.extend(now + wait, timeout) {
+            return Err(RefusalCause::CmUnexpected);
         }
+        let next = retry.next(now + wait);
+        self.table.arm(id, next);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use super::Net;
 use crate::{
     cm::active::answer_address,
     entropy::Entropy,
-    wire::mad::{CmMessage, MAD_LEN, Mad},
+    wire::mad::{Answered, CmMessage, CommIds, MAD_LEN, Mad, Mra},
 };
 
 /// Returns the REQ of a connection attempt that host 0 has already destroyed.
@@ -127,9 +127,8 @@ fn cancelled_requests_do_not_pile_up_before_the_application() {
     for n in 0..100 {
         flood(&mut net, &mut mad, 1, n);
         let CmMessage::Req(req) = &mad.message else { unreachable!() };
-        let ids = crate::wire::mad::CommIds { local: req.local_comm_id, remote: 0 };
-        let mut rej =
-            crate::cm::rejection(ids, crate::wire::mad::Answered::Other(2), verbs::RejectReason::TIMEOUT);
+        let ids = CommIds { local: req.local_comm_id, remote: 0 };
+        let mut rej = crate::cm::rejection(ids, Answered::Other(2), verbs::RejectReason::TIMEOUT);
         rej.ari[..8].copy_from_slice(&req.ca_guid.to_be_bytes());
         let cancel = Mad::new(mad.tid, CmMessage::Rej(rej)).encode();
         net.deliver(1, SocketAddr::from(([10, 9, 0, 1], 4791)), &cancel);
@@ -181,6 +180,21 @@ fn bad_requests_are_rejected_with_a_reason() {
         assert_eq!(rej.reason, reason, "case {n}");
     }
     assert_eq!(net.hosts[1].cm.table.len(), 0);
+}
+
+#[test]
+fn a_peer_that_asks_to_wait_too_often_is_refused() {
+    let mut net = Net::new(9);
+    net.connect(0x11, &ConnParam::default());
+    let (_, req) = net.hosts[0].cm.poll_transmit().unwrap();
+    let Mad { tid, message: CmMessage::Req(req), .. } = Mad::decode(&req).unwrap() else { panic!("a REQ") };
+    let ids = CommIds { local: 7, remote: req.local_comm_id };
+    let mra = Mad::new(tid, CmMessage::Mra(Mra { ids, about: Answered::Req, service_timeout: 20 })).encode();
+    for n in 0..20_u64 {
+        net.deliver(0, net.hosts[1].address, &mra);
+        let counters = net.hosts[0].cm.counters();
+        assert_eq!((counters.rx_mra, counters.rx_unexpected), (n + 1, (n + 1).saturating_sub(15)));
+    }
 }
 
 #[test]
