@@ -214,8 +214,11 @@ pub struct Register {
     pub lb_id: String,
     /// The name of the worker, which is only shown to people.
     pub name: String,
-    /// The worker's share of the slots in proportion to the weights of other workers, until the worker reports its
-    /// state.
+    /// The weight of the worker, until its capacity is known. Workers whose capacity is unknown share by their weights
+    /// what the workers with a known capacity leave. The weight 1 stands for one equal part of this. The weights of
+    /// workers with a known capacity do not count, so a single worker with the weight 1000 can get more than 99 % of
+    /// the events until its capacity is known. With the strategy `static`, all workers share by their weights the slots
+    /// that nobody demands.
     pub weight: f32,
     /// The IP address of the worker, as text.
     pub address: String,

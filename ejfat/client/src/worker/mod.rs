@@ -61,7 +61,8 @@ impl PortRange {
 pub struct Registration {
     /// A name for people.
     pub name: String,
-    /// The worker's share of the events in proportion to the weights of the other workers, until its states decide the share.
+    /// The weight of the worker, until its states decide its share. The weight 1 stands for one equal part of the
+    /// events that workers with a known capacity leave, and the weights of these workers do not count.
     pub weight: f32,
     /// The least share, as a factor of an even share; 0 is no bound.
     pub min_factor: f32,
