@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ejfat::{
     lb::{
-        BeyondHorizon, DataPlane, DropCause, LbId, LbTables, Rule, Rules, StageError, Tables, WithdrawError,
+        BeyondHorizon, DataPlane, DropCause, EngineCounters, LbId, LbTables, Rule, Rules, StageError, Tables,
+        WithdrawError,
     },
     segment::IpVersion::V4,
 };
@@ -429,6 +430,30 @@ fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
     assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(5000), None));
     let late = plane.stage(lb_tables(0, 1), 5000);
     assert_eq!(late, Err(StageError::Routed { from: 5000, newest: 5000 }));
+}
+
+#[test]
+fn ticks_that_an_engine_routed_are_not_forgotten_beside_a_far_tick_of_another_engine() {
+    let beyond = |packets, lowest, highest| BeyondHorizon { packets, lowest, highest };
+    let counted = |beyond| EngineCounters { beyond: [(lb(0), beyond)].into(), ..EngineCounters::default() };
+    let far = 1 << 60;
+    let mut plane = DataPlane::new(&Tables::new(&own(0, 0)), 1);
+    plane.set_horizon(lb(0), 1000);
+    plane.absorb(&counted(beyond(2, 2000, far)));
+    // The second engine still had the horizon 500 when it routed the ticks 600 and 900.
+    plane.absorb(&counted(beyond(2, 600, 900)));
+    assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(900), Some(beyond(4, 2000, far))));
+    let late = plane.stage(lb_tables(0, 1), 900);
+    assert_eq!(
+        late,
+        Err(StageError::Routed { from: 900, newest: 900 }),
+        "the event of tick 900 is not split"
+    );
+
+    plane.absorb(&counted(beyond(2, 950, far - 1)));
+    assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(950), Some(beyond(6, 2000, far))));
+    plane.set_horizon(lb(0), 3000);
+    assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(2000), Some(beyond(6, far, far))));
 }
 
 #[test]

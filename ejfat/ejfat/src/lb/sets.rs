@@ -225,10 +225,14 @@ impl Sets {
 
     /// Adds `more`, which an engine counted, to the field `beyond`.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
-        self.add_beyond(more);
-        // The horizon of the engine that counted `more` may have been lower than `self.horizon`, so `lowest` and
-        // `highest` may be at or below `self.horizon`. `set_horizon` remembers such a tick as routed.
-        self.set_horizon(self.horizon);
+        // The horizon of the engine that counted `more` may have been lower than `self.horizon`. The ticks of `more`
+        // are compared with `self.horizon` before they are added, because only the lowest and the highest tick of the
+        // sum are stored.
+        if let Some(more) = self.remember(more) {
+            self.add_beyond(more);
+        } else if let Some(beyond) = &mut self.beyond {
+            beyond.packets += more.packets;
+        }
     }
 
     /// Counts a packet that the tables of the set `at` dropped, if any set of the load balancer allows the source
@@ -244,16 +248,19 @@ impl Sets {
 
     pub(super) fn set_horizon(&mut self, horizon: u64) {
         self.horizon = horizon;
-        let Some(beyond) = &mut self.beyond else { return };
-        if beyond.lowest > horizon {
-            return;
+        self.beyond = self.beyond.and_then(|beyond| self.remember(beyond));
+    }
+
+    /// Remembers those ticks of `beyond` as routed that are not above the horizon. Returns the rest of `beyond`, or
+    /// `None` if no tick of it is above the horizon.
+    fn remember(&mut self, beyond: BeyondHorizon) -> Option<BeyondHorizon> {
+        if beyond.lowest > self.horizon {
+            return Some(beyond);
         }
-        if beyond.highest <= horizon {
-            self.newest = self.newest.max(Some(beyond.highest));
-            self.beyond = None;
-        } else {
-            self.newest = self.newest.max(Some(beyond.lowest));
-            beyond.lowest = beyond.highest;
-        }
+        let rest = Some(BeyondHorizon { lowest: beyond.highest, ..beyond });
+        let rest = rest.filter(|rest| rest.lowest > self.horizon);
+        let reached = if rest.is_none() { beyond.highest } else { beyond.lowest };
+        self.newest = self.newest.max(Some(reached));
+        rest
     }
 }
