@@ -1,8 +1,8 @@
 //! Counters of missing events, which are events without any arrived segment. Missing events are counted by gaps in the
 //! event numbers of a sender's stream.
 
-/// The number of event numbers in the window of a stream. A late event is counted correctly if its event number is
-/// still in the window.
+/// The number of event numbers in the window of a stream. An event number below the window and below `BEFORE_FIRST`
+/// shows that the sender has been restarted.
 const WINDOW: u64 = 1024;
 /// The window of a new stream begins this many event numbers below the first received event number, because events with
 /// these numbers may still arrive late.
@@ -13,6 +13,8 @@ const AHEAD: u64 = 1 << 20;
 /// The maximum distance of a received event number below the window of its stream. If the distance is larger, the
 /// sender must have been restarted, and the counting of missing events begins anew.
 const BACK: u64 = 4 * WINDOW;
+/// The number of event numbers for which [`Stream::seen`] has bits.
+const SEEN: u64 = WINDOW + BACK;
 /// The maximum number of streams of one sender for which missing events are counted.
 const MOST: usize = 64;
 
@@ -50,13 +52,20 @@ struct Stream {
     stats: StreamStats,
     /// The lowest event number that has a bit in `seen`.
     base: u64,
-    seen: [u64; (WINDOW / 64) as usize],
+    /// A ring of bits, one for each event number from `base` to `base + SEEN - 1`. If a bit is set, the event is not
+    /// missing.
+    seen: [u64; (SEEN / 64) as usize],
+}
+
+/// Returns the index of the word in [`Stream::seen`] that has the bit of an event number.
+fn word_of(event: u64) -> usize {
+    (event % SEEN / 64) as usize
 }
 
 impl Stream {
     fn new(data_id: u16, event: u64) -> Self {
         let stats = StreamStats { data_id, seen: 0, highest: event, missing: 0, restarts: 0 };
-        let mut stream = Self { stats, base: 0, seen: Default::default() };
+        let mut stream = Self { stats, base: 0, seen: [0; (SEEN / 64) as usize] };
         stream.begin(event);
         stream
     }
@@ -64,66 +73,57 @@ impl Stream {
     fn begin(&mut self, event: u64) {
         self.base = event.saturating_sub(BEFORE_FIRST);
         self.stats.highest = event;
-        self.seen = Default::default();
+        self.seen = [0; (SEEN / 64) as usize];
         (self.base..event).for_each(|before| self.mark(before));
     }
 
     fn mark(&mut self, event: u64) {
-        let bit = event - self.base;
-        self.seen[(bit / 64) as usize] |= 1 << (bit % 64);
+        self.seen[word_of(event)] |= 1 << (event % 64);
     }
 
     fn marked(&self) -> u64 {
         self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns the number of missing events whose event numbers are in the window.
+    /// Returns the number of missing events whose event numbers have bits in `seen`.
     fn gaps(&self) -> u64 {
         self.stats.highest - self.base + 1 - self.marked()
     }
 
     fn event(&mut self, event: u64) {
         self.stats.seen += 1;
-        let back = self.base.checked_sub(event);
+        let window = self.base.max(self.stats.highest.saturating_sub(WINDOW - 1));
+        let back = window.saturating_sub(event);
         // An event number that is below the window and also less than `BEFORE_FIRST` shows that a restarted sender
         // counts from 0 again.
-        if event.checked_sub(self.stats.highest).is_some_and(|ahead| ahead > AHEAD)
-            || back.is_some_and(|back| back > BACK || back > 0 && event < BEFORE_FIRST)
+        if event.saturating_sub(self.stats.highest) > AHEAD || back > BACK || back > 0 && event < BEFORE_FIRST
         {
             self.stats.missing += self.gaps();
             self.stats.restarts += 1;
             self.begin(event);
-        } else if back.is_some_and(|back| back > 0) {
-            // The event number is below the window, so the event is late. The code assumes that the event was counted
-            // as missing when its number left the window.
-            self.stats.missing = self.stats.missing.saturating_sub(1);
+        } else if event < self.base {
+            // The event was sent before the counting began, so it was never counted as missing.
             return;
         }
-        if event - self.base >= WINDOW {
-            self.slide(event - self.base - (WINDOW - 1));
+        if event - self.base >= SEEN {
+            self.slide(event - self.base - (SEEN - 1));
         }
         self.stats.highest = self.stats.highest.max(event);
         self.mark(event);
     }
 
-    /// Moves the window up by `by` event numbers. Events that have not arrived are counted as missing when their
-    /// numbers leave the window.
+    /// Raises `base` by `by` event numbers. Events that have not arrived are counted as missing when their numbers lose
+    /// their bits in `seen`.
     fn slide(&mut self, by: u64) {
-        if by >= WINDOW {
-            self.stats.missing += by - self.marked();
-            self.seen = Default::default();
-        } else {
-            let (words, bits) = ((by / 64) as usize, (by % 64) as u32);
-            let gone = |at: usize, word: u64| match at {
-                at if at < words => word.count_zeros(),
-                at if at == words && bits > 0 => (word << (64 - bits)).count_zeros() - (64 - bits),
-                _ => 0,
-            };
-            self.stats.missing +=
-                self.seen.iter().enumerate().map(|(at, &word)| u64::from(gone(at, word))).sum::<u64>();
-            let word = |at: usize| u128::from(self.seen.get(at).copied().unwrap_or(0));
-            self.seen =
-                std::array::from_fn(|at| ((word(at + words + 1) << 64 | word(at + words)) >> bits) as u64);
+        let (mut event, mut left) = (self.base, by.min(SEEN));
+        self.stats.missing += by - left;
+        while left > 0 {
+            let count = left.min(64 - event % 64);
+            let mask = u64::MAX >> (64 - count) << (event % 64);
+            let word = &mut self.seen[word_of(event)];
+            self.stats.missing += u64::from((!*word & mask).count_ones());
+            *word &= !mask;
+            (event, left) = (event + count, left - count);
         }
         self.base += by;
     }
@@ -174,6 +174,19 @@ mod tests {
         assert_eq!(after([0, 5000, 2000]).missing, 4998, "very late");
         assert_eq!(after((0..3000).chain(0..10)).restarts, 1);
         assert_eq!(after([u64::MAX - 3, u64::MAX]).missing, 2);
+    }
+
+    #[test]
+    fn late_events_that_were_never_missing_do_not_lower_the_count() {
+        // Only event 10001 is missing. Its number is below the window when event 12000 has arrived.
+        let events = || (10_000..=12_000).filter(|&event| event != 10_001);
+        assert_eq!(after(events()).missing, 1);
+        assert_eq!(after(events().chain([9_000])).missing, 1, "it came before the first");
+        assert_eq!(after(events().chain([10_500])).missing, 1, "it has arrived before");
+        assert_eq!(after(events().chain([10_001])).missing, 0);
+        let missing = (12_001..=13_000).chain([13_002]);
+        assert_eq!(after(events().chain(missing).chain([10_001, 10_001])).missing, 1, "it arrived twice");
+        assert_eq!(after(events().chain([10_001, 9_000])).restarts, 0);
     }
 
     #[test]
