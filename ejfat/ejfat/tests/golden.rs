@@ -67,10 +67,16 @@ fn sync() {
     };
     assert_eq!(sync.encode()[..], hex(SYNC));
     assert_eq!(SyncHeader::decode(&hex(SYNC)), Ok(sync));
-    let longer = [hex(SYNC), vec![0]].concat();
-    for datagram in [&longer[..], &longer[..27], &[]] {
+    for datagram in [&hex(SYNC)[..27], &[]] {
         assert_eq!(SyncHeader::decode(datagram), Err(Malformed::Short(datagram.len())));
     }
+}
+
+#[test]
+fn a_sync_datagram_that_is_too_long_is_not_called_too_short() {
+    let error = SyncHeader::decode(&[hex(SYNC), vec![0]].concat()).unwrap_err();
+    assert_eq!(error, Malformed::Long(29));
+    assert_eq!(error.to_string(), "29 bytes are too long for a sync header");
 }
 
 #[test]

@@ -41,7 +41,7 @@ named! {
 impl From<Malformed> for DropCause {
     fn from(malformed: Malformed) -> Self {
         match malformed {
-            Malformed::Short(_) | Malformed::Magic(_) => Self::NoUdplbHdr,
+            Malformed::Short(_) | Malformed::Long(_) | Malformed::Magic(_) => Self::NoUdplbHdr,
             Malformed::Version(_) => Self::BadUdplbVersion,
         }
     }

@@ -173,7 +173,8 @@ impl From<Malformed> for SegmentDropCause {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Short(_) => Self::Short,
-            Malformed::Magic(_) | Malformed::Version(_) => Self::Version,
+            // Only a sync datagram can be too long, and a sync datagram is no segment.
+            Malformed::Long(_) | Malformed::Magic(_) | Malformed::Version(_) => Self::Version,
         }
     }
 }

@@ -24,10 +24,12 @@ pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 /// The reason why bytes are not a header of EJFAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The bytes are shorter than the header. A sync datagram that is longer than a sync header is refused
-    /// with this variant, too. The value is the number of bytes that were to be decoded.
+    /// The bytes are shorter than the header. The value is the number of bytes that were to be decoded.
     #[error("{0} bytes are too short for the header")]
     Short(usize),
+    /// A sync datagram is longer than a sync header. The value is the length of the datagram in bytes.
+    #[error("{0} bytes are too long for a sync header")]
+    Long(usize),
     /// The first two bytes are not the magic bytes of the header. The value is the first two bytes as a big-endian
     /// number.
     #[error("the header begins with {0:#06x}, which is another protocol's")]

@@ -43,7 +43,8 @@ impl SyncHeader {
     /// # Errors
     /// Fails if the length, the magic bytes or the version of the datagram are not those of a sync header.
     pub fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
-        let bytes: &[u8; Self::LEN] = datagram.try_into().map_err(|_| Malformed::Short(datagram.len()))?;
+        let wrong = if datagram.len() < Self::LEN { Malformed::Short } else { Malformed::Long };
+        let bytes: &[u8; Self::LEN] = datagram.try_into().map_err(|_| wrong(datagram.len()))?;
         let [m0, m1, version, _, s0, s1, s2, s3, rest @ ..] = *bytes;
         let magic = u16::from_be_bytes([m0, m1]);
         if magic != MAGIC {
