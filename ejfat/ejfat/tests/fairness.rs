@@ -218,6 +218,28 @@ fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
 }
 
 #[test]
+fn an_event_that_needs_memory_and_addresses_is_not_refused_after_an_eviction() {
+    let (slots, memory, page) = (1024, 10_000, 1);
+    let config =
+        Config { slots, max_open: slots, max_open_per_source: slots, memory, page, ..Config::default() };
+    let mut reassembler = Reassembler::new(config).unwrap();
+    let mut open = |sender, event, length, bytes| {
+        reassembler.handle(NOW, attacker(sender), &segment(event, 0, length, &vec![6; bytes])).unwrap();
+    };
+    // The first sender claims 73000 bytes and has most of the memory. Its event 0 has the most memory of all events.
+    // The second sender claims 72000 bytes by short events. If event 0 is evicted, the second sender claims the most.
+    open(0, 0, 3000, 2900);
+    (1..8).for_each(|event| open(0, event, 10_000, 800));
+    (0..720).for_each(|event| open(1, event, 100, 1));
+    open(2, 0, 10_000, 1);
+    open(2, 1, 4900, 1);
+    // The new event needs 222 bytes of memory and 9900 bytes of address space.
+    open(3, 0, 10_000, 1000);
+    let evicted: Vec<_> = std::iter::from_fn(|| reassembler.poll_evicted()).map(|of| of.length).collect();
+    assert_eq!(evicted, [3000, 10_000]);
+}
+
+#[test]
 fn several_senders_make_room_where_one_has_too_little() {
     let config = Config { max_event: 1 << 20, memory: 1 << 20, page: 1, ..Config::default() };
     let mut reassembler = knowing_honest(config);

@@ -320,6 +320,47 @@ fn who_fills_the_memory_makes_room() {
     assert!(worker.reassembler.poll_given_up(NOW).is_none());
 }
 
+/// Sends segments of an event, one for each page of the event from page 0 on, so that no two segments touch.
+fn one_for_each_page(
+    reassembler: &mut Reassembler,
+    from: Option<IpAddr>,
+    event: u64,
+    pages: u32,
+    len: usize,
+) {
+    for page in 0..pages {
+        let datagram = segment(event, page * 4096, 30 * 4096, &vec![1; len]);
+        reassembler.handle(NOW, from, &datagram).unwrap();
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_recorded_evicts_nothing() {
+    let mut reassembler = Reassembler::new(Config { memory: 53 * 4096, ..small() }).unwrap();
+    one_for_each_page(&mut reassembler, HONEST, 1, 29, 4096);
+    // The 24 separate ranges of the hostile sender's event are as many as can be recorded.
+    one_for_each_page(&mut reassembler, HOSTILE, 2, 24, 1);
+    let scattered = reassembler.handle(NOW, HOSTILE, &segment(2, 24 * 4096, 30 * 4096, &[1]));
+    assert_eq!(scattered.unwrap_err(), SegmentDropCause::Scattered);
+    assert_eq!((reassembler.open_events(), reassembler.poll_evicted()), (2, None));
+    assert_eq!(reassembler.touched_memory(), 53 * 4096);
+    // A segment that touches a range can be recorded, so it evicts the largest event.
+    reassembler.handle(NOW, HOSTILE, &segment(2, 1, 30 * 4096, &[1])).unwrap();
+    assert_eq!(reassembler.poll_evicted().unwrap().name.event, 1);
+    assert_eq!(reassembler.touched_memory(), 25 * 4096);
+}
+
+#[test]
+fn a_segment_gets_the_bitmap_block_of_the_event_that_it_evicts() {
+    let mut reassembler = Reassembler::new(Config { memory: 49 * 4096, chunks: 1, ..small() }).unwrap();
+    one_for_each_page(&mut reassembler, HOSTILE, 1, 25, 256);
+    one_for_each_page(&mut reassembler, HONEST, 2, 24, 256);
+    reassembler.handle(NOW, HONEST, &segment(2, 24 * 4096, 30 * 4096, &[1; 256])).unwrap();
+    assert_eq!(reassembler.poll_evicted().unwrap().name.event, 1);
+    let again = reassembler.handle(NOW, HONEST, &segment(2, 24 * 4096, 30 * 4096, &[1; 256]));
+    assert_eq!(again.unwrap_err(), SegmentDropCause::Duplicate);
+}
+
 #[test]
 fn seats_of_senders_are_free_again() {
     let mut reassembler = Reassembler::new(small()).unwrap();

@@ -323,6 +323,11 @@ impl EventBuffers {
         self.open -= 1;
     }
 
+    /// Returns true if an event has bitmap blocks.
+    pub(super) fn has_cells(&self, at: u32) -> bool {
+        self.at(at).cover.has_cells()
+    }
+
     /// Takes the bitmap blocks of an event that ended, so that the caller can free them.
     pub(super) fn take_cells(&mut self, at: u32) -> Chain {
         mem::replace(&mut self.buffers[at as usize].cover, Cover::new(at)).into_cells()

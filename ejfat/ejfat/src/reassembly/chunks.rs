@@ -73,6 +73,11 @@ impl Chunks {
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
     }
 
+    /// Returns true if any bitmap block is free.
+    pub(super) fn has_free(&self) -> bool {
+        self.free != NONE
+    }
+
     #[inline]
     fn find(&self, chain: &mut Chain, number: u32) -> Option<u32> {
         if chain.is_empty() {

@@ -64,6 +64,10 @@ impl Cover {
         self.received
     }
 
+    pub(super) fn has_cells(&self) -> bool {
+        !self.cells.is_empty()
+    }
+
     pub(super) fn into_cells(self) -> Chain {
         self.cells
     }

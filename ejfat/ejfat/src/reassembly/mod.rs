@@ -42,6 +42,7 @@ use crate::{
 };
 use buffers::{EventBuffer, EventBuffers};
 use chunks::Chunks;
+use cover::Gap;
 use recent::RecentEvents;
 use senders::{SenderId, SenderTable};
 
@@ -277,19 +278,21 @@ impl Reassembler {
         let end = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
         let part = offset..end.filter(|&end| end <= length).ok_or(SegmentDropCause::BeyondEnd)?;
         let key = Key { name: EventKey { event, data_id }, sender };
-        let (buffer, gap) = match self.buffers.find(&key) {
+        let (buffer, gap, victim) = match self.buffers.find(&key) {
             Some(buffer) => {
                 let gap = self.buffers.check(buffer, &part, length, tick, &self.chunks)?;
-                self.make_room(Some(buffer), &part, length)?;
-                (buffer, Some(gap))
+                (buffer, Some(gap), self.memory_victim(Some(buffer), &part, length)?)
             }
-            None => (self.open(key, &part, length, tick)?, None),
+            None => (self.open(key, &part, length, tick)?, None, None),
         };
         let opened = gap.is_none();
         // A new event has no intervals and no bitmap, so the default `Gap` is the right location for the first segment.
         // Recording the first segment of an event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
-        let complete = self.buffers.add(self.now, buffer, part, length, &mut self.chunks)?;
+        let complete = match victim {
+            Some(victim) => self.add_and_evict(victim, buffer, part, length)?,
+            None => self.buffers.add(self.now, buffer, part, length, &mut self.chunks)?,
+        };
         if complete {
             self.senders.closed(sender, true);
             self.chunks.free(self.buffers.take_cells(buffer));
@@ -297,6 +300,29 @@ impl Reassembler {
         let payload = datagram - payload.len()..datagram;
         let id = self.buffers.id(buffer);
         Ok(CopyCommand { id, name: key.name, length, offset, payload, opened, complete })
+    }
+
+    /// Records that a part of an event has arrived, and evicts the open event `victim`, because there is no memory for
+    /// the part. Returns true if the event is complete now. If the part cannot be recorded, `victim` is evicted only if
+    /// no bitmap block is free and this eviction frees bitmap blocks. The recording is then tried again.
+    #[cold]
+    fn add_and_evict(
+        &mut self,
+        victim: u32,
+        buffer: u32,
+        (part, gap): (Range<u32>, Gap),
+        length: u32,
+    ) -> Result<bool, SegmentDropCause> {
+        let added = self.buffers.add(self.now, buffer, (part.clone(), gap), length, &mut self.chunks);
+        if added.is_err() && (self.chunks.has_free() || !self.buffers.has_cells(victim)) {
+            return added;
+        }
+        self.evict(victim, Eviction::Memory);
+        added.or_else(|_| {
+            // The first attempt may have moved intervals to the bitmap, so the location is found again.
+            let gap = self.buffers.check(buffer, &part, length, None, &self.chunks)?;
+            self.buffers.add(self.now, buffer, (part, gap), length, &mut self.chunks)
+        })
     }
 
     /// Opens an event and returns its event buffer.
@@ -315,14 +341,17 @@ impl Reassembler {
         if !has_most && !is_full && !self.buffers.has_free() {
             return Err(SegmentDropCause::NoSlot);
         }
+        // These calls fail if evictions cannot make enough room. They come before the first eviction, so that no event
+        // is evicted for a new event that cannot be opened.
         let lacks = self.lacks_addresses(length);
-        if lacks > 0 {
-            // This call fails if evictions cannot make room for the length of the new event. It comes before the first
-            // eviction, so that no event is evicted for a new event that cannot be opened.
-            self.claim_victims(lacks)?;
+        let claims = if lacks > 0 { self.claim_victims(lacks)? } else { ArrayVec::new() };
+        let victim = self.memory_victim(None, first, length)?;
+        victim.into_iter().for_each(|victim| self.evict(victim, Eviction::Memory));
+        for claim in claims {
+            if Some(claim) != victim && self.lacks_addresses(length) > 0 {
+                self.evict(claim, Eviction::Claimed);
+            }
         }
-        self.make_room(None, first, length)?;
-        self.make_addresses(length)?;
         // The number of open events is read again, because events may have been evicted for memory or address space.
         if self.senders.open_events(key.sender) >= self.config.max_open_per_source {
             self.evict_stalest(key.sender.at, Eviction::Sender);
@@ -337,26 +366,11 @@ impl Reassembler {
         Ok(buffer)
     }
 
-    /// Makes address space for a new event of `length` bytes by evicting the open events that
-    /// [`Reassembler::claim_victims`] chooses. Returns an error if evictions cannot make enough room.
-    #[inline(always)]
-    fn make_addresses(&mut self, length: u32) -> Result<(), SegmentDropCause> {
-        let lacks = self.lacks_addresses(length);
-        if lacks == 0 { Ok(()) } else { self.evict_claims(lacks) }
-    }
-
     /// Returns the number of bytes by which a new event of `length` bytes would make the sum of all events' lengths
     /// exceed [`Config::max_claimed`].
     #[inline(always)]
     fn lacks_addresses(&self, length: u32) -> u64 {
         (self.buffers.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
-    }
-
-    #[cold]
-    fn evict_claims(&mut self, lacks: u64) -> Result<(), SegmentDropCause> {
-        let victims = self.claim_victims(lacks)?;
-        victims.into_iter().for_each(|victim| self.evict(victim, Eviction::Claimed));
-        Ok(())
     }
 
     /// Returns open events whose lengths are together at least `lacks` bytes. [`SenderTable::with_most_bytes`] chooses
@@ -380,27 +394,26 @@ impl Reassembler {
         Ok(victims)
     }
 
-    /// Makes room for a part of an event by evicting the largest open event of the sender with the most memory. Returns
-    /// an error if the part belongs to the largest event, or if evicting the largest event would free too little memory
-    /// for the part.
+    /// Returns the open event that must be evicted so that there is memory for a part of an event, or `None` if there
+    /// is enough memory. The open event is the largest one of the sender with the most memory. Returns an error if the
+    /// part belongs to the largest event, or if evicting the largest event would free too little memory for the part.
     #[inline(always)]
-    fn make_room(
-        &mut self,
+    fn memory_victim(
+        &self,
         buffer: Option<u32>,
         part: &Range<u32>,
         length: u32,
-    ) -> Result<(), SegmentDropCause> {
+    ) -> Result<Option<u32>, SegmentDropCause> {
         let lacks = self.buffers.lacks_memory(buffer, part, length);
-        if lacks == 0 { Ok(()) } else { self.evict_for(buffer, lacks) }
+        if lacks == 0 { Ok(None) } else { self.largest_but(buffer, lacks).map(Some) }
     }
 
     #[cold]
-    fn evict_for(&mut self, buffer: Option<u32>, lacks: u64) -> Result<(), SegmentDropCause> {
+    fn largest_but(&self, buffer: Option<u32>, lacks: u64) -> Result<u32, SegmentDropCause> {
         let sender = self.senders.with_most_bytes(self.buffers.memory_of(), &[]);
         let largest = self.buffers.largest_of(sender).filter(|&largest| buffer != Some(largest));
         let victim = largest.filter(|&largest| self.buffers.at(largest).memory >= lacks);
-        self.evict(victim.ok_or(SegmentDropCause::Memory)?, Eviction::Memory);
-        Ok(())
+        victim.ok_or(SegmentDropCause::Memory)
     }
 
     fn evict_stalest(&mut self, sender: u32, eviction: Eviction) {
