@@ -18,9 +18,10 @@ pub enum Refused {
     /// stored all the same.
     #[error("the control plane cannot store changes now: {0}; try again")]
     Store(String),
-    /// Too many requests wait for the store: more than 1024. As long as this is so, the control plane accepts no
-    /// requests except workers' states (`SendState`).
-    #[error("{MOST_STORING} changes wait to be stored; try again")]
+    /// Too many decisions of the control plane wait for the store: more than 1024. A decision comes from a request or
+    /// from the control plane itself, and the decisions that the store is just storing count as one. As long as this is
+    /// so, the control plane accepts no requests except workers' states (`SendState`).
+    #[error("more than {MOST_STORING} decisions of the control plane wait for the store; try again")]
     Busy,
     /// The control plane is being stopped, or has ended.
     #[error("the control plane is ending; try again when it is back")]
@@ -52,4 +53,23 @@ pub enum StartError {
     /// [`Core::start`](super::Core::start) does not return this error, which occurs only when a store that failed is tried again.
     #[error("another control plane has taken over the store: its term is {0}; stop this one")]
     Replaced(Term),
+}
+
+#[cfg(test)]
+mod tests {
+    use ejfat_control::record::{Change, Counter, Record};
+
+    use super::*;
+    use crate::storing::Storing;
+
+    #[test]
+    fn the_text_of_busy_names_what_is_counted() {
+        let mut storing = Storing::<()>::default();
+        let change = |counter| Change::Put(Record::Next(counter, 1));
+        storing.push(&[change(Counter::Session), change(Counter::Reservation)], []);
+        storing.push(&[], []);
+        assert_eq!(storing.len(), 2, "a decision counts once, whatever the number of its changes");
+        let text = Refused::Busy.to_string();
+        assert!(text.starts_with("more than 1024 decisions of the control plane wait"), "{text}");
+    }
 }
