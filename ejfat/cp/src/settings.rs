@@ -196,10 +196,10 @@ pub enum PlaneSettings {
 pub struct ClientFiles {
     /// The CAs to trust, in PEM. Default: the CAs of the system.
     pub ca: Option<PathBuf>,
-    /// The file with the control plane's own certificate, in PEM. The certificate is used only if `key` is set, too.
+    /// The file with the control plane's own certificate, in PEM. If `cert` is set, `key` must be set, too.
     /// Default: the control plane sends no certificate to the data plane.
     pub cert: Option<PathBuf>,
-    /// The file with the private key of the control plane's own certificate, in PEM. The key is used only if `cert` is
+    /// The file with the private key of the control plane's own certificate, in PEM. If `key` is set, `cert` must be
     /// set, too.
     pub key: Option<PathBuf>,
 }
@@ -499,8 +499,14 @@ fn credentials(token_file: Option<&Path>, tls: Option<&ClientFiles>) -> Result<C
             .map_err(|why| format!("cannot read {}: {why}", path.display()))
     };
     let token = token_file.map(read).transpose()?;
-    let tls = tls
-        .map(|files| ClientTls { ca: files.ca.clone(), identity: files.cert.clone().zip(files.key.clone()) });
+    let identity = |files: &ClientFiles| match (files.cert.clone(), files.key.clone()) {
+        (Some(_), None) => Err("`tls` has `cert` but no `key`; set both or neither".to_owned()),
+        (None, Some(_)) => Err("`tls` has `key` but no `cert`; set both or neither".to_owned()),
+        (cert, key) => Ok(cert.zip(key)),
+    };
+    let tls =
+        tls.map(|files| Ok::<_, String>(ClientTls { ca: files.ca.clone(), identity: identity(files)? }));
+    let tls = tls.transpose()?;
     Credentials::new(token.as_deref(), tls.as_ref()).map_err(|why| why.to_string())
 }
 

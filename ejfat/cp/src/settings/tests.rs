@@ -91,6 +91,20 @@ fn values_that_do_not_fit_each_other_are_named_with_their_line() {
 }
 
 #[test]
+fn a_certificate_without_its_key_is_refused_and_so_is_a_key_without_its_certificate() {
+    let nic = "kind: smartnic, mac: '02:00:00:00:00:01', next_hop: '02:00:00:00:00:02'";
+    for kind in ["kind: naa", nic] {
+        for (one, other) in [("cert", "key"), ("key", "cert")] {
+            let plane = format!("{{{kind}, address: 'x:1', tls: {{{one}: file.pem}}}}");
+            let settings = Settings::parse(&format!("planes: [{plane}]")).unwrap();
+            let error = settings.check().unwrap_err().to_string();
+            let expected = format!("planes[0]: `tls` has `{one}` but no `{other}`; set both or neither");
+            assert_eq!(error, expected);
+        }
+    }
+}
+
+#[test]
 fn the_schema_names_every_field() {
     let schema = Settings::schema().to_string();
     for field in ["listen", "rate_factor", "sync_ipv6", "next_hop", "first_state", "client_ca"] {
