@@ -60,15 +60,12 @@ fn calls_without_memory_to_spare() {
     }
 }
 
-#[test]
-fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
-    if env::var_os(CHILD).is_some() {
-        return calls_without_memory_to_spare();
-    }
+/// Runs the test `name` of this program in a child process with little address space. Returns what the child printed.
+fn in_child(name: &str) -> String {
     let script = format!("ulimit -v {LIMIT} && exec \"$0\" \"$@\"");
     let program = env::current_exe().unwrap();
     let mut child = Command::new("sh");
-    child.args(["-c", &script]).arg(program).args(["--exact", NAME]);
+    child.args(["-c", &script]).arg(program).args(["--exact", name]);
     let output = child.args(["--nocapture", "--test-threads=1"]).env(CHILD, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -77,6 +74,15 @@ fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
+    text.into_owned()
+}
+
+#[test]
+fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
+    if env::var_os(CHILD).is_some() {
+        return calls_without_memory_to_spare();
+    }
+    let text = in_child(NAME);
     // The child process must print that the Fourier transform of 1,000,003 numbers was refused for at least one value
     // of `spare`, and succeeded for at least one other value of `spare`.
     for end in ["Some(OVER_LIMIT)", "None"] {
@@ -85,4 +91,18 @@ fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
             "{end}: {text}"
         );
     }
+}
+
+#[test]
+fn a_compressor_that_gets_no_memory_is_over_the_limit() {
+    if env::var_os(CHILD).is_none() {
+        in_child("a_compressor_that_gets_no_memory_is_over_the_limit");
+        return;
+    }
+    // The compressor allocates more memory at once than the allocator has reserved for a thread, which is 64 MiB.
+    let mut call = calls::compress_zstd("zstd-compress", 19, &calls::random_bytes(5 * MIB), 6 * MIB);
+    let ballast = leave(MIB);
+    let result = call.make();
+    drop(ballast);
+    assert_eq!(result.map_err(|why| why.code()), Err(ReturnCode::OVER_LIMIT));
 }

@@ -15,6 +15,15 @@ impl<'a> Bounded<'a> {
         Self { out, written: 0 }
     }
 
+    /// Writes `bytes`. Bytes that do not fit into the region are only counted.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.out.get_mut(self.written..) {
+            let fit = room.len().min(bytes.len());
+            room[..fit].copy_from_slice(&bytes[..fit]);
+        }
+        self.written = self.written.saturating_add(bytes.len());
+    }
+
     /// Returns the number of bytes that were written. If the written bytes did not fit into the region, this method
     /// fails, and the failure contains the number of written bytes.
     pub(crate) fn finish(self, output: usize) -> Result<usize, CallFailure> {
@@ -28,11 +37,7 @@ impl<'a> Bounded<'a> {
 
 impl Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(room) = self.out.get_mut(self.written..) {
-            let fit = room.len().min(bytes.len());
-            room[..fit].copy_from_slice(&bytes[..fit]);
-        }
-        self.written = self.written.saturating_add(bytes.len());
+        self.push(bytes);
         Ok(bytes.len())
     }
 

@@ -2,14 +2,9 @@
 
 mod frames;
 
-use std::io::{ErrorKind, Write};
-
-use ::zstd::{
-    stream::write::Encoder,
-    zstd_safe::{
-        self, CParameter, DCtx, DParameter, InBuffer, OutBuffer,
-        zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall,
-    },
+use ::zstd::zstd_safe::{
+    self, CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer,
+    zstd_sys::ZSTD_ErrorCode::{ZSTD_error_dstSize_tooSmall, ZSTD_error_memory_allocation},
 };
 use mrsp::builtin::Arguments;
 
@@ -30,6 +25,10 @@ const MAX_LEVEL: i32 = 19;
 /// The error code for an output that is too small. The zstd library returns errors as negative numbers in an unsigned
 /// type.
 const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
+/// The error code for an allocation that failed.
+const NO_MEMORY: usize = (ZSTD_error_memory_allocation as usize).wrapping_neg();
+/// The number of bytes of the buffer between the compressor and the output.
+const BUFFER: usize = 32 << 10;
 /// The number of bytes that a decompressor allocates for its tables and one block. The decompressor uses the output as
 /// its window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
@@ -65,24 +64,35 @@ fn compress_with(
 ) -> Result<usize, CallFailure> {
     let level = level.clamp(*::zstd::compression_level_range().start(), MAX_LEVEL);
     let needed = compressor_bytes(level, data.len());
-    let failed = |error: std::io::Error| match error.kind() {
-        ErrorKind::OutOfMemory => no_memory(needed),
-        _ => CallFailure::Internal(error.to_string().into()),
+    let failed = |code| match code {
+        NO_MEMORY => no_memory(needed),
+        other => CallFailure::Internal(zstd_safe::get_error_name(other).into()),
     };
     let _context = quota.reserve(needed as u64)?;
-    let mut encoder = Encoder::new(Bounded::new(out), level).map_err(failed)?;
-    encoder.include_checksum(true).map_err(failed)?;
-    encoder.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
+    let (mut to, mut buffer) = (Bounded::new(out), Vec::new());
+    buffer.try_reserve_exact(BUFFER).map_err(|_| no_memory(needed))?;
+    let mut context = CCtx::try_create().ok_or_else(|| no_memory(needed))?;
     let block = if level >= SLOW_LEVEL { SHORT_BLOCK } else { frames::MOST_BLOCK };
-    encoder.set_parameter(CParameter::MaxBlockSize(block as u32)).map_err(failed)?;
+    context.set_parameter(CParameter::CompressionLevel(level)).map_err(failed)?;
+    context.set_parameter(CParameter::ChecksumFlag(true)).map_err(failed)?;
+    context.set_parameter(CParameter::MaxBlockSize(block as u32)).map_err(failed)?;
+    context.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
     // The first byte is compressed in a step of its own, because up to 90 MiB of tables are cleared in the first step.
     let (first, rest) = data.split_at(data.len().min(1));
     for piece in std::iter::once(first).chain(rest.chunks(block)) {
         stop.check()?;
-        encoder.write_all(piece).map_err(failed)?;
+        let mut from = InBuffer::around(piece);
+        while from.pos() < piece.len() {
+            context.compress_stream(&mut OutBuffer::around(&mut buffer), &mut from).map_err(failed)?;
+            to.push(&buffer);
+        }
     }
     stop.check()?;
-    encoder.finish().map_err(failed)?.finish(output)
+    while context.end_stream(&mut OutBuffer::around(&mut buffer)).map_err(failed)? != 0 {
+        to.push(&buffer);
+    }
+    to.push(&buffer);
+    to.finish(output)
 }
 
 fn no_memory(needed: usize) -> CallFailure {
@@ -96,8 +106,8 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
     /// The maximum number of MiB that a compressor allocates at each level from 1 to 19. A negative level needs less
     /// memory than level 1. Level 0 stands for zstd's default level, which is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
-    /// The number of bytes of the compressor's block buffers and entropy tables, and of the buffer in `Encoder`,
-    /// together.
+    /// The number of bytes of the compressor's block buffers and entropy tables, and of the buffer between the
+    /// compressor and the output, together.
     const FIXED: usize = 1280 << 10;
     /// If the input is short, the compressor has tables of this many bytes for each byte of the input.
     const TABLES: usize = 20;
@@ -131,10 +141,7 @@ fn decompress_to(
     if needed.is_some_and(|needed| needed > out.len() as u64) {
         return Err(CallFailure::OutputTooSmall { output, needed });
     }
-    let failed = |error| match error {
-        TOO_SMALL => CallFailure::OutputTooSmall { output, needed: None },
-        other => CallFailure::Input(zstd_safe::get_error_name(other).into()),
-    };
+    let failed = |code| decompression_failure(code, output);
     let _context = quota.reserve(DECOMPRESSOR_BYTES as u64)?;
     let mut context = DCtx::try_create().ok_or_else(|| no_memory(DECOMPRESSOR_BYTES))?;
     context.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
@@ -150,6 +157,15 @@ fn decompress_to(
         }
     }
     Ok(to.pos())
+}
+
+/// Returns the failure of a call for the error code `code` of the decompressor.
+fn decompression_failure(code: usize, output: usize) -> CallFailure {
+    match code {
+        TOO_SMALL => CallFailure::OutputTooSmall { output, needed: None },
+        NO_MEMORY => no_memory(DECOMPRESSOR_BYTES),
+        other => CallFailure::Input(zstd_safe::get_error_name(other).into()),
+    }
 }
 
 /// Decompresses a frame. In each step, the decompressor gets at most the number of bytes that it requested, which is
@@ -194,9 +210,16 @@ pub(super) fn run_decompress(arguments: &Arguments, mut data: CallData<'_>) -> R
 
 #[cfg(test)]
 mod tests {
-    use ::zstd::zstd_safe::CCtx;
-
     use super::*;
+
+    #[test]
+    fn a_decompressor_without_memory_is_over_the_limit() {
+        let no_memory = (0..200_usize)
+            .map(usize::wrapping_neg)
+            .find(|&code| zstd_safe::get_error_name(code) == "Allocation error : not enough memory");
+        let failure = decompression_failure(no_memory.unwrap(), 1);
+        assert!(matches!(failure, CallFailure::OverLimit { .. }), "{failure}");
+    }
 
     /// Starts to compress `len` bytes, and returns the number of bytes that the compressor has allocated after the
     /// first step.
