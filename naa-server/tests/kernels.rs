@@ -232,6 +232,50 @@ fn a_short_output_is_told_the_size_it_needs() {
 }
 
 #[test]
+fn the_size_that_is_needed_counts_all_frames() {
+    for codec in CODECS {
+        let frames = [codec.compressed(&[1; 1000]), codec.compressed(&[2; 500])].concat();
+        for room in [0, 999, 1000, 1499] {
+            let result = (codec.decompress)(&frames, &mut vec![0; room]);
+            assert_eq!(result, Err(CallFailure::OutputTooSmall { output: 0, needed: Some(1500) }), "{room}");
+        }
+        assert_eq!((codec.decompress)(&frames, &mut [0; 1500]), Ok(1500));
+    }
+}
+
+#[test]
+fn skippable_frames_are_skipped() {
+    for codec in CODECS {
+        let packed = codec.compressed(b"data");
+        for magic in 0x50..=0x5f {
+            let skipped = [magic, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, b'a', b'n', b'y'];
+            let all = [&skipped[..], &packed, &skipped, &skipped, &packed, &skipped].concat();
+            let mut out = [0; 8];
+            assert_eq!((codec.decompress)(&all, &mut out), Ok(8));
+            assert_eq!(&out, b"datadata");
+            let short = (codec.decompress)(&all, &mut [0; 7]);
+            assert_eq!(short, Err(CallFailure::OutputTooSmall { output: 0, needed: Some(8) }));
+            assert_eq!((codec.decompress)(&skipped, &mut []), Ok(0));
+            for len in 1..skipped.len() {
+                let result = (codec.decompress)(&[&packed, &skipped[..len]].concat(), &mut out);
+                assert!(matches!(result, Err(CallFailure::Input(_))), "{len} bytes: {result:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_skippable_frame_between_two_blocks_is_refused() {
+    let (begin, end) = LZ4_FRAMES[1].split_at(14);
+    // The frame begins with a block that decompresses to no bytes.
+    let whole = unhex(&[begin, "0100000000", end].concat());
+    assert_eq!(lz4::decompress(&whole, &mut [0; 100]), Ok(TOOL_TEXT.len()));
+    let broken = unhex(&[begin, "0100000000", "502a4d1800000000", end].concat());
+    let result = lz4::decompress(&broken, &mut [0; 100]);
+    assert!(matches!(result, Err(CallFailure::Input(_))), "{result:?}");
+}
+
+#[test]
 fn a_bomb_stops_at_the_end_of_the_output() {
     let zeros = vec![0; 64 << 20];
     for codec in CODECS {

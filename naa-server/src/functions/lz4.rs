@@ -1,5 +1,7 @@
 //! LZ4 in the frame format (LZ4 Frame Format Description 1.6), which the `lz4` tool reads and writes.
 
+mod frames;
+
 use std::io::{self, Read, Write};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
@@ -13,12 +15,12 @@ use crate::{
     call::{CallFailure, ScratchQuota, Stop},
     memory_budget::Reservation,
 };
+use frames::Frame;
 
 /// The number of bytes between two calls of [`Stop::check`]. The largest block of the frame format has this length, but
 /// a block of a legacy frame may have 8 MiB.
 const STRIDE: usize = 4 << 20;
-/// The first bytes of a frame.
-const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// The first bytes of a frame in the legacy format.
 const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 /// The sizes of blocks in bytes. In the header of a frame, the numbers 4 to 7 stand for these four sizes.
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
@@ -37,14 +39,14 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     compress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
-/// Decompresses the frames of `data` one after the other into `out`. Returns the number of decompressed bytes.
+/// Decompresses the frames of `data` one after the other into `out`, and skips skippable frames. Returns the number of
+/// decompressed bytes.
 ///
 /// # Errors
-/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or if a frame uses a dictionary or is
-/// skippable. Fails with [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's
-/// field `output` is 0. If `out` is too short, and the first frame states a content size that is larger than `out`, the
-/// failure's field `needed` is this content size. Fails with [`CallFailure::OverLimit`] if the machine does not have
-/// enough memory.
+/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
+/// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
+/// the field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size or states a
+/// wrong content size. Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
@@ -89,25 +91,40 @@ fn decompress_with(
     stop: &Stop,
     quota: ScratchQuota<'_>,
 ) -> Result<usize, CallFailure> {
-    let mut decoder = FrameDecoder::new(InputReader { data, starved: false });
+    let mut decoder = FrameDecoder::new(InputReader { data: &[], starved: false });
     let mut produced = 0;
     let mut charge = DecoderCharge { quota, bytes: 0, reserved: Vec::new() };
-    charge.for_frame(data)?;
+    let mut rest = data;
     loop {
-        stop.check()?;
-        let mut spare = [0];
-        let end = out.len().min(produced + STRIDE);
-        let full = produced == out.len();
-        let room = if full { &mut spare[..] } else { &mut out[produced..end] };
-        match decoder.read(room).map_err(|error| CallFailure::Input(error.to_string().into()))? {
-            0 if decoder.get_ref().starved => return Err(CallFailure::Input("LZ4 frame is cut off".into())),
-            0 if decoder.get_ref().data.is_empty() => return Ok(produced),
-            // The decoder is between two frames, so the memory for the next frame is charged now.
-            0 => charge.for_frame(decoder.get_ref().data)?,
-            _ if full => {
-                return Err(CallFailure::OutputTooSmall { output, needed: stated_size(data, produced) });
+        let frame = Frame::first_of(rest, stop)?;
+        let (bytes, behind) = rest.split_at(frame.len);
+        rest = behind;
+        if !frame.is_skippable {
+            charge.for_frame(bytes)?;
+            decoder.get_mut().data = bytes;
+            loop {
+                stop.check()?;
+                let mut spare = [0];
+                let end = out.len().min(produced + STRIDE);
+                let full = produced == out.len();
+                let room = if full { &mut spare[..] } else { &mut out[produced..end] };
+                match decoder.read(room).map_err(|error| CallFailure::Input(error.to_string().into()))? {
+                    0 if decoder.get_ref().starved => {
+                        return Err(CallFailure::Input("LZ4 frame is cut off".into()));
+                    }
+                    0 if decoder.get_ref().data.is_empty() => break,
+                    // A block decompressed to no bytes.
+                    0 => {}
+                    _ if full => {
+                        let needed = frames::stated_size(data, stop)?.filter(|size| *size > produced as u64);
+                        return Err(CallFailure::OutputTooSmall { output, needed });
+                    }
+                    n => produced += n,
+                }
             }
-            n => produced += n,
+        }
+        if rest.is_empty() {
+            return Ok(produced);
         }
     }
 }
@@ -120,7 +137,7 @@ struct DecoderCharge<'a> {
 }
 
 impl DecoderCharge<'_> {
-    /// Charges the memory for the first frame of `data`, which the decoder reads next.
+    /// Charges the memory for the frame `data`, which the decoder reads next.
     fn for_frame(&mut self, data: &[u8]) -> Result<(), CallFailure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
@@ -136,9 +153,9 @@ impl DecoderCharge<'_> {
 /// The maximum number of bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
-/// Returns the number of bytes that the decoder allocates for the first frame of `data`. The decoder allocates a
-/// compressed block and a decompressed block. If blocks refer to earlier blocks, the decoder allocates two decompressed
-/// blocks and the window before them.
+/// Returns the number of bytes that the decoder allocates for the frame `data`. The decoder allocates a compressed
+/// block and a decompressed block. If blocks refer to earlier blocks, the decoder allocates two decompressed blocks and
+/// the window before them.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {
@@ -149,15 +166,9 @@ fn decoder_bytes(data: &[u8]) -> usize {
     FIXED_BYTES + block + if is_linked { 2 * block } else { block }
 }
 
-/// Returns the content size in the header of the first frame, if that size is larger than `produced`.
-fn stated_size(data: &[u8], produced: usize) -> Option<u64> {
-    let has_size = data.get(4)? & 8 != 0;
-    let size = u64::from_le_bytes(data.get(6..14)?.try_into().ok()?);
-    (data.starts_with(&MAGIC) && has_size && size > produced as u64).then_some(size)
-}
-
-/// The input of the decoder. `starved` is true if the decoder tried to read beyond the end of the input. The decoder
-/// reports the end of its input like the end of a frame, so only `starved` shows that a frame is cut off.
+/// The rest of the frame that the decoder reads. `starved` is true if the decoder tried to read beyond the end of the
+/// frame. The decoder reports the end of its input like the end of a frame, so only `starved` shows that a frame is cut
+/// off.
 struct InputReader<'a> {
     data: &'a [u8],
     starved: bool,

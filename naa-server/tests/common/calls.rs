@@ -20,6 +20,8 @@ use rand_core::{RngCore, SeedableRng};
 const IN: RegionFlags = RegionFlags::INPUT;
 const OUT: RegionFlags = RegionFlags::OUTPUT;
 const SEED: u64 = 0x6e61_6103;
+/// A skippable frame of zstd and of LZ4 that has no bytes but its header.
+const SKIPPED_FRAME: [u8; 8] = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0];
 
 /// A call that can be made several times, unless it works in place.
 pub(crate) struct TestCall {
@@ -287,7 +289,12 @@ pub(crate) fn lz4_frames(room: usize) -> Vec<TestCall> {
     let empty = lz4_block_frame(0x60, 0x40, &[]).repeat(room / 11);
     // The blocks of the frame `nothing` decompress to no bytes.
     let nothing = lz4_block_frame(0x60, 0x40, &[1, 0, 0, 0, 0].repeat((room - 11) / 5));
-    vec![made("bomb", &bomb, 8), made("empty frames", &empty, 0), made("blocks of nothing", &nothing, 0)]
+    vec![
+        made("bomb", &bomb, 8),
+        made("empty frames", &empty, 0),
+        made("blocks of nothing", &nothing, 0),
+        made("skipped frames", &SKIPPED_FRAME.repeat(room / 8), 0),
+    ]
 }
 
 pub(crate) fn zstd_frame(blocks: &[u8]) -> Vec<u8> {
@@ -313,7 +320,7 @@ pub(crate) fn zstd_frames(room: usize) -> Vec<TestCall> {
     let empty = zstd_frame(&[1, 0, 0]).repeat(room / 9);
     let mut nothing = [0, 0, 0].repeat((room - 20) / 3);
     nothing.extend([1, 0, 0]);
-    let skipped = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0].repeat(room / 8);
+    let skipped = SKIPPED_FRAME.repeat(room / 8);
     // Each zstd frame in `tables` has entropy-coding tables of its own.
     let (mut tables, mut produced) = (Vec::new(), 0);
     let text =

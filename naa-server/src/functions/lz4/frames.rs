@@ -1,0 +1,81 @@
+//! Finds the beginning and the end of LZ4 frames without decompressing them (LZ4 Frame Format Description 1.6).
+
+use super::LEGACY_MAGIC;
+use crate::call::{CallFailure, Stop};
+
+/// The number of blocks between two calls of [`Stop::check`]. Reading a block takes about as long as one cache miss,
+/// because only the header of the block is read.
+const STRIDE: usize = 1 << 16;
+/// The first bytes of a frame.
+const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+/// The magic numbers of skippable frames differ in the lowest four bits.
+const SKIPPABLE: u32 = 0x184d_2a50;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// The length of the frame in bytes, including its checksum. If the frame is cut off, or if its magic number is
+    /// unknown, `len` is the length of all data.
+    pub(super) len: usize,
+    /// The number of bytes to which the frame decompresses, or `None` if the frame does not state this number.
+    pub(super) content: Option<u64>,
+    pub(super) is_skippable: bool,
+}
+
+impl Frame {
+    /// Reads the headers of the first frame of `data`. A skippable frame that is cut off does not count as skippable,
+    /// so the decoder gets it and refuses it.
+    ///
+    /// # Errors
+    /// Fails with the error of [`Stop::check`] if the call should stop.
+    pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, CallFailure> {
+        let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+        if word(0).is_some_and(|magic| magic & !15 == SKIPPABLE) {
+            stop.check()?;
+            let len = word(4).and_then(|len| usize::try_from(len).ok()?.checked_add(8));
+            let whole = len.filter(|len| *len <= data.len());
+            let (len, content) = whole.map_or((data.len(), None), |len| (len, Some(0)));
+            return Ok(Self { len, content, is_skippable: whole.is_some() });
+        }
+        // A frame in the legacy format has neither flags nor checksums.
+        let is_legacy = data.starts_with(&LEGACY_MAGIC);
+        let flags = data.get(4).copied().filter(|_| data.starts_with(&MAGIC)).unwrap_or(0);
+        let bytes_if = |flag: u8, bytes: usize| if flags & flag != 0 { bytes } else { 0 };
+        let [dictionary, size] = [bytes_if(1, 4), bytes_if(8, 8)];
+        let [checksum, block_checksum] = [bytes_if(4, 4), bytes_if(16, 4)];
+        let stated = data.get(6..).and_then(<[u8]>::first_chunk).copied().map(u64::from_le_bytes);
+        let cut = Self { len: data.len(), content: stated.filter(|_| size != 0), is_skippable: false };
+        if flags == 0 && !is_legacy {
+            return Ok(cut);
+        }
+        let mut at = if is_legacy { LEGACY_MAGIC.len() } else { 7 + size + dictionary };
+        for blocks in 0.. {
+            if blocks % STRIDE == 0 {
+                stop.check()?;
+            }
+            let Some(header) = word(at) else { break };
+            at += 4;
+            // A block of length 0 is the end mark. The highest bit says whether the block is compressed.
+            if header == 0 {
+                let len = at + checksum;
+                return Ok(if len <= data.len() { Self { len, ..cut } } else { cut });
+            }
+            at = at.saturating_add((header & 0x7fff_ffff) as usize + block_checksum);
+        }
+        Ok(cut)
+    }
+}
+
+/// Returns the sum of the content sizes that the frames state. Returns `None` if a frame states no size, or if the sum
+/// does not fit in a `u64`.
+///
+/// # Errors
+/// Fails with the error of [`Stop::check`] if the call should stop.
+pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, CallFailure> {
+    let mut sum = Some(0_u64);
+    while !data.is_empty() && sum.is_some() {
+        let frame = Frame::first_of(data, stop)?;
+        sum = sum.zip(frame.content).and_then(|(sum, size)| sum.checked_add(size));
+        data = &data[frame.len..];
+    }
+    Ok(sum)
+}
