@@ -45,6 +45,9 @@ pub mod allow;
 pub mod call;
 mod config;
 pub mod counters;
+#[cfg(test)]
+#[path = "../tests/common/device.rs"]
+mod device;
 pub mod function;
 pub mod functions;
 pub mod kernel;

@@ -119,6 +119,7 @@ impl MemoryBudget {
             memory,
             file,
             lent: Weak::new(),
+            streamed: false,
             in_reach: false,
             working_copy: None,
             sends,
@@ -276,7 +277,7 @@ enum Held {
     Revoked,
     /// Peers may have access.
     Granted,
-    /// A loop service got the memory from [`Allocation::stream`], so no slices of the memory are made any more.
+    /// A loop service got the memory and the LKey of this registration from [`Allocation::stream`].
     Streaming,
 }
 
@@ -293,6 +294,8 @@ pub struct Allocation {
     /// The [`ChildAccess`] of the last process that got `file`. A process that got `file` may write to the memory as
     /// long as the `ChildAccess` of the process exists.
     lent: Weak<ChildAccess>,
+    /// True if a loop service got the memory. The loop service may keep the memory after its registration has ended.
+    streamed: bool,
     /// True if the memory was registered for writes of peers on a device that does not revoke access.
     in_reach: bool,
     /// The working copy, which functions use if peers could reach the memory during a call.
@@ -339,7 +342,7 @@ impl Allocation {
     }
 
     /// Ends the registration of the memory, so that peers cannot reach the memory. Does nothing if the memory is not
-    /// registered.
+    /// registered. If a loop service got the memory, no slices of the memory are made afterwards either.
     pub fn deregister(&mut self) {
         self.held = None;
         self.in_reach = false;
@@ -441,12 +444,13 @@ impl Allocation {
         self.working_copy = None;
         let Some((mr, state)) = &mut self.held else { return Ok(None) };
         *state = Held::Streaming;
+        self.streamed = true;
         Ok(Some((self.memory.clone(), mr.lkey())))
     }
 
     /// Returns true if peers or the loop service may write the memory.
     fn is_open(&self) -> bool {
-        matches!(self.held, Some((_, Held::Granted | Held::Streaming)))
+        self.streamed || matches!(self.held, Some((_, Held::Granted)))
     }
 
     /// Returns the bytes, or `None` if a peer, a loop service or another process may be able to write the memory. On a
@@ -483,5 +487,26 @@ impl Allocation {
         // device does not read the mapping, because all earlier sends are complete. `&mut self` excludes other slices,
         // and scatter-gather elements for new sends, while this slice exists.
         Some(unsafe { self.memory.as_mut_slice() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verbs::Context;
+
+    use super::*;
+    use crate::device::DeviceModel;
+
+    #[test]
+    fn memory_of_a_loop_service_is_not_sliced_after_its_registration_ended() {
+        let pd = Context::new(Arc::new(DeviceModel::default())).alloc_pd().unwrap();
+        let mut allocation = MemoryBudget::new(1 << 20).allocate(100).unwrap();
+        allocation.register(&pd, Access::ALL).unwrap();
+        let _of_the_loop_service = allocation.stream(Access::ALL).unwrap().unwrap();
+        assert!(allocation.bytes().is_none() && allocation.bytes_mut().is_none());
+        allocation.deregister();
+        assert!(allocation.bytes().is_none() && allocation.bytes_mut().is_none());
+        allocation.register(&pd, Access::ALL).unwrap();
+        assert!(allocation.bytes().is_none() && allocation.bytes_mut().is_none());
     }
 }

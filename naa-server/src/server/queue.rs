@@ -100,14 +100,11 @@ impl SharedCq {
 }
 
 #[cfg(test)]
-#[path = "../../tests/common/device.rs"]
-mod device;
-
-#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{device::DeviceModel, *};
+    use super::*;
+    use crate::device::DeviceModel;
 
     #[test]
     fn a_failed_poll_does_not_count_as_an_empty_queue() {
