@@ -466,6 +466,29 @@ fn a_failed_queue_pair_refuses_all_packets() {
 }
 
 #[test]
+fn the_texts_for_refused_memory_are_true_of_withdrawn_access_rights() {
+    let read_only = Access { local_write: false, remote_write: false, remote_read: true };
+    let mut pair = Pair::new();
+    pair.b.recv(9, 10);
+    pair.b.endpoint.set_mr_access(pair.b.keys.lkey, read_only).unwrap();
+    pair.send(1, 10);
+    pair.drive();
+    let receive = pair.causes(B)[0];
+    let mut pair = Pair::new();
+    pair.read(1, 10);
+    pair.a.endpoint.set_mr_access(pair.a.keys.lkey, read_only).unwrap();
+    pair.drive();
+    let response = pair.causes(A)[0];
+    assert_eq!((receive, response), (RefusalCause::ReceiveMemory, RefusalCause::ResponseMemory));
+    for cause in [receive, response] {
+        assert!(
+            cause.to_string().ends_with("was deregistered, or its access rights were withdrawn"),
+            "{cause}"
+        );
+    }
+}
+
+#[test]
 fn each_cause_has_a_name_and_a_text_of_its_own() {
     use RefusalCause as C;
     let causes = [
