@@ -78,7 +78,9 @@ impl BuiltinSession {
     /// # Errors
     /// Fails with [`Error::Function`] if the function fails. [`Error::Function`] contains the detail of the status
     /// block, if a status block arrived. Fails with [`Error::Status`] or [`Error::Produced`] if the function succeeds,
-    /// but the status block is not valid. The method can also fail with the errors of [`Session::call`].
+    /// but the status block is not valid. In the dialect [`Dialect::Next`](crate::Dialect::Next), only the status block
+    /// says that a function failed, so the method fails with [`Error::Status`] if no status block arrived. The method
+    /// can also fail with the errors of [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);
@@ -87,7 +89,7 @@ impl BuiltinSession {
         // the status block of this call.
         self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
         match self.session.call(function) {
-            Ok(_) => self.accept(&self.session.status_block()?),
+            Ok(_) => self.accept(&self.session.status_block()?, function),
             Err(error) => Err(self.detailed(error, function)),
         }
     }
@@ -109,8 +111,13 @@ impl BuiltinSession {
         self.session.finalize()
     }
 
-    fn accept(&mut self, status: &StatusBlock) -> Result<(), Error> {
+    fn accept(&mut self, status: &StatusBlock, function: FunctionCode) -> Result<(), Error> {
         let peer = self.session.peer();
+        // In the dialect `next`, the response immediate has no return code, so only the status block says that the
+        // function failed.
+        if let Some(code) = status.code {
+            return Err(Error::Function { peer, function, code, detail: status.detail });
+        }
         // The first element of `status.produced` is the length of the status block itself.
         for (output, &produced) in status.produced.iter().skip(1).enumerate().take(self.outputs) {
             let size = self.session.param_len(2 + self.inputs + output)?;

@@ -8,7 +8,7 @@ use mrsp::{
     catalogue::{FunctionInfo, HEADER_BYTES},
 };
 use naa_host::{
-    Catalogue, Device, Error, Part, ReturnCode, SessionConfig,
+    Catalogue, Device, Dialect, Error, Part, ReturnCode, SessionConfig,
     builtin::{self, Arguments, BuiltinSession},
     functions,
 };
@@ -51,6 +51,25 @@ fn its_failure_says_how_much_room_is_needed() {
     assert!(session.output(0).unwrap().is_empty());
     assert!(matches!(session.input(1), Err(Error::NoSuchParam { .. })));
     assert!(matches!(session.output(1), Err(Error::NoSuchParam { .. })));
+}
+
+#[test]
+fn a_failure_in_the_dialect_next_is_an_error() {
+    let code = ReturnCode::OUTPUT_TOO_SMALL;
+    let model = AcceleratorModel::start("127.0.3.66", move |regions, _| {
+        let produced = [64, 0, 0, 0, 0, 0];
+        let status = StatusBlock { function: ZSTD_DECOMPRESS, code: Some(code), detail: 4321, produced };
+        regions[2].write(&status.encode());
+        Action::Fail(code, 64)
+    });
+    let device = device("127.0.3.166");
+    for dialect in [Dialect::Main, Dialect::Next] {
+        let config = SessionConfig { dialect, ..SessionConfig::default() };
+        let mut session = BuiltinSession::connect(&device, model.address, &[8], &[10], &config).unwrap();
+        let error = session.run(&Arguments::ZstdDecompress { bytes: 8 }).unwrap_err();
+        assert!(matches!(error, Error::Function { function: ZSTD_DECOMPRESS, detail: 4321, .. }), "{error}");
+        assert_eq!(error.return_code(), Some(code), "{dialect:?}");
+    }
 }
 
 #[test]
