@@ -90,7 +90,7 @@ impl BuiltinSession {
         self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
         match self.session.call(function) {
             Ok(_) => self.accept(&self.session.status_block()?, function),
-            Err(error) => Err(self.detailed(error, function)),
+            Err(error) => Err(self.session.with_detail(error)),
         }
     }
 
@@ -125,17 +125,6 @@ impl BuiltinSession {
             self.produced[output] = fits.ok_or(Error::Produced { peer, output, produced, size })?;
         }
         Ok(())
-    }
-
-    /// Adds the detail of the status block to `error`, if a status block arrived. The detail of the status block
-    /// describes the failure more closely than the return code in the response immediate.
-    fn detailed(&self, error: Error, function: FunctionCode) -> Error {
-        match (error, self.session.status_block()) {
-            (Error::Function { peer, code, .. }, Ok(status)) if status.code == Some(code) => {
-                Error::Function { peer, function, code, detail: status.detail }
-            }
-            (error, _) => error,
-        }
     }
 }
 

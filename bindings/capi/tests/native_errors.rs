@@ -1,7 +1,14 @@
 //! Programs that use naa.h wrongly, or in a wrong environment.
 
+#[path = "../../../naa-host/tests/model/mod.rs"]
+mod model;
 mod native_support;
 
+use model::{AcceleratorModel, Action};
+use mrsp::{
+    ReturnCode,
+    builtin::{StatusBlock, ZSTD_DECOMPRESS},
+};
 use native_support::{Library, Program, server};
 
 #[test]
@@ -18,4 +25,21 @@ fn entries_of_naa_spec_are_used_once_each() {
     let servers = ["127.0.8.12", "127.0.8.13"].map(server);
     let [first, second] = servers.each_ref().map(|server| server.address().ip().to_string());
     Program::c("native_spec.c").run(&[&first, &second], &[]);
+}
+
+#[test]
+fn a_failure_without_a_status_block_has_no_detail_of_an_earlier_call() {
+    let code = ReturnCode::OUTPUT_TOO_SMALL;
+    let mut calls = 0;
+    let model = AcceleratorModel::start("127.0.8.14", move |regions, _| {
+        calls += 1;
+        if calls > 1 {
+            return Action::Respond(Err(code));
+        }
+        let (function, produced) = (ZSTD_DECOMPRESS, [64, 0, 0, 0, 0, 0]);
+        // The internal region comes behind the others, so the status block is in region 1.
+        regions[1].write(&StatusBlock { function, code: Some(code), detail: 4321, produced }.encode());
+        Action::Fail(code, 64)
+    });
+    Program::c("native_status.c").run(&[&model.address.to_string()], &[]);
 }

@@ -163,6 +163,21 @@ impl Session {
             .map_err(|source| Error::Status { peer: self.connection.peer, source })
     }
 
+    /// Adds the detail of the status block to `error`, if `error` is the failure of a function and the status block
+    /// describes this failure. The detail explains the failure more closely than the return code does. If a session
+    /// makes several calls, the program must clear the status block before each call, so that the status block of an
+    /// earlier call is not taken for the status block of the last call.
+    pub fn with_detail(&self, error: Error) -> Error {
+        match (error, self.status_block()) {
+            (Error::Function { peer, function, code, .. }, Ok(status))
+                if (status.function, status.code) == (function, Some(code)) =>
+            {
+                Error::Function { peer, function, code, detail: status.detail }
+            }
+            (error, _) => error,
+        }
+    }
+
     /// Returns the number of bytes that are registered with the device for the parameters.
     pub fn registered_bytes(&self) -> u64 {
         self.regions.registered_bytes()

@@ -302,15 +302,12 @@ impl Accelerator {
     }
 }
 
-/// Adds details of the status block to an error, if the block arrived. It says more than the immediate.
+/// Adds the detail of the status block to an error of a built-in function, if the block arrived.
 fn detailed(error: anyhow::Error, session: &Session, arguments: Option<&Arguments>) -> anyhow::Error {
-    match (error.downcast_ref(), arguments.map(|_| session.status_block())) {
-        (Some(&Error::Function { peer, function, code, .. }), Some(Ok(status)))
-            if status.code == Some(code) =>
-        {
-            Error::Function { peer, function, code, detail: status.detail }.into()
-        }
-        _ => error,
+    match (error.downcast(), arguments) {
+        (Ok(error), Some(_)) => session.with_detail(error).into(),
+        (Ok(error), None) => error.into(),
+        (Err(error), _) => error,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use mrsp::builtin::StatusBlock;
+use mrsp::builtin::{BLOCK_BYTES, StatusBlock};
 use naa_host::{FunctionCode, U24};
 
 use super::{
     any, naa_result,
-    outcome::{failure, naa_outcome},
+    outcome::naa_outcome,
     result::{Problem, guarded, naa_result::*},
     session::{SessionHandle, get, give, naa_session},
 };
@@ -173,9 +173,21 @@ fn start(session: &mut SessionHandle, function: i32, user: u32) -> Result<(), Pr
     let function = function_code(function)?;
     let user = U24::new(user)
         .ok_or_else(|| Problem::argument(format!("user is {user:#x}; it has 24 bits, up to 0xffffff")))?;
+    clear_status(session, function)?;
     session.host.invoke(function, user)?;
     session.function = Some(function);
     Ok(())
+}
+
+/// Clears the status block that an earlier call left, so that it is not taken for the status block of the call that
+/// starts. Bytes that are no status block of `function` stay as they are, because they may be an input, too.
+fn clear_status(session: &mut SessionHandle, function: FunctionCode) -> Result<(), Problem> {
+    match session.first_output.filter(|_| !session.host.is_over()) {
+        Some(output) if status(session, function).is_some() => {
+            Ok(session.host.write(output, 0, &[0; BLOCK_BYTES])?)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// # Safety
@@ -214,7 +226,8 @@ pub(super) unsafe fn report(
             let status = status(session, outcome.function);
             // SAFETY: the caller's contract.
             unsafe { write(to, naa_outcome::of(&outcome, status.as_ref())) };
-            failure(outcome, status.as_ref()).map_err(Problem::from)
+            let failed = |error| if status.is_some() { session.host.with_detail(error) } else { error };
+            outcome.into_result().map(drop).map_err(|error| failed(error).into())
         }
         Err(error) => {
             let problem = Problem::from(error);

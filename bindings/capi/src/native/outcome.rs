@@ -1,7 +1,7 @@
 //! How a call ended, for C.
 
 use mrsp::builtin::StatusBlock;
-use naa_host::{CallOutcome, Error, FunctionCode};
+use naa_host::{CallOutcome, FunctionCode};
 
 use super::{naa_result, result::naa_result::*};
 
@@ -59,15 +59,5 @@ impl naa_outcome {
             detail: status.map_or(0, |status| status.detail),
             produced: status.map_or([0; 6], |status| status.produced),
         }
-    }
-}
-
-/// The failure of a function as an error, with what its status block says.
-pub(super) fn failure(outcome: CallOutcome, status: Option<&StatusBlock>) -> Result<(), Error> {
-    match outcome.into_result() {
-        Err(Error::Function { peer, function, code, .. }) => {
-            Err(Error::Function { peer, function, code, detail: status.map_or(0, |status| status.detail) })
-        }
-        other => other.map(drop),
     }
 }

@@ -40,16 +40,22 @@ pub(super) struct RegionList {
     pub(super) memory: Vec<Memory>,
     /// The number of each region when internal ones are not counted; `None` for an internal region.
     pub(super) numbers: Vec<Option<usize>>,
+    /// The number of the first output when internal regions are not counted; `None` if there is no output.
+    pub(super) first_output: Option<usize>,
 }
 
 impl RegionList {
     pub(super) fn read(regions: &[naa_region]) -> Result<Self, Problem> {
-        let mut read = Self { params: Vec::new(), memory: Vec::new(), numbers: Vec::new() };
+        let mut read =
+            Self { params: Vec::new(), memory: Vec::new(), numbers: Vec::new(), first_output: None };
         for (index, region) in regions.iter().enumerate() {
             let bad = |problem: &str| Problem::argument(format!("region {index}: {problem}"));
             let param = param(region).map_err(|problem| bad(&problem))?;
             if region.flags & NAA_INTERNAL == 0 {
                 let usage = if region.flags & NAA_OUTPUT == 0 { Use::Read } else { Use::Write };
+                if usage == Use::Write {
+                    read.first_output.get_or_insert(read.memory.len());
+                }
                 read.numbers.push(Some(read.memory.len()));
                 read.memory.push(memory(region, usage, bad)?);
             } else {

@@ -51,6 +51,8 @@ pub(super) struct SessionHandle {
     description: CString,
     /// The number of each region when internal ones are not counted; `None` for an internal region.
     numbers: Vec<Option<usize>>,
+    /// The number of the first output when internal regions are not counted; `None` if there is no output.
+    pub(super) first_output: Option<usize>,
     _claim: Option<Claim>,
 }
 
@@ -334,6 +336,7 @@ impl SessionRequest {
             offered: None,
             description: CString::new(description).unwrap_or_default(),
             numbers: self.regions.numbers,
+            first_output: self.regions.first_output,
             _claim: claim,
         }
     }
