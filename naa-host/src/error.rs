@@ -257,8 +257,7 @@ pub enum Error {
         /// The length of the parameter in bytes.
         size: usize,
     },
-    /// The program gave a range of bytes that does not lie inside the parameter. A [`Writer`](crate::Writer) also
-    /// returns this error for a part with more than [`max_bytes`](crate::Writer::max_bytes) bytes.
+    /// The program gave a range of bytes that does not lie inside the parameter.
     #[error("{len} bytes at {offset} do not lie inside parameter {index}, which has {size}")]
     OutOfBounds {
         /// The number of the parameter, counted from 0 without internal regions.
@@ -269,6 +268,18 @@ pub enum Error {
         len: usize,
         /// The size of the parameter in bytes.
         size: usize,
+    },
+    /// The program gave a [`Writer`](crate::Writer) a part with more bytes than one WRITE may have.
+    #[error(
+        "{len} bytes for parameter {index} exceed the {max_bytes} of one WRITE; split them into smaller parts"
+    )]
+    PartTooLong {
+        /// The number of the parameter, counted from 0 without internal regions.
+        index: usize,
+        /// The length of the part in bytes.
+        len: usize,
+        /// The maximum number of bytes of one WRITE, which [`max_bytes`](crate::Writer::max_bytes) returns.
+        max_bytes: usize,
     },
     /// An environment variable has a value that is not valid.
     #[error("{name}={value}: {problem}")]
@@ -320,6 +331,7 @@ impl Error {
             | Self::Buffers { .. }
             | Self::Buffer { .. }
             | Self::OutOfBounds { .. }
+            | Self::PartTooLong { .. }
             | Self::Environment { .. }
             | Self::Spec(_) => Party::Program,
         }

@@ -88,16 +88,19 @@ impl Writer {
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is
-    /// not an input, and with [`Error::OutOfBounds`] if a part does not lie inside the input or has more than
-    /// [`max_bytes`](Self::max_bytes) bytes. Fails with [`Error::PeerGone`] if the streaming call was dropped, and with
-    /// [`Error::Device`] if the device refuses the work requests. After [`Error::PeerGone`] or [`Error::Device`], the
-    /// writer cannot write any more.
+    /// not an input. Fails with [`Error::OutOfBounds`] if a part does not lie inside the input, and with
+    /// [`Error::PartTooLong`] if a part has more than [`max_bytes`](Self::max_bytes) bytes. Fails with
+    /// [`Error::PeerGone`] if the streaming call was dropped, and with [`Error::Device`] if the device refuses the work
+    /// requests. After [`Error::PeerGone`] or [`Error::Device`], the writer cannot write any more.
     pub fn write(&mut self, param: usize, parts: &[(usize, &[u8])]) -> Result<usize, Error> {
         let target = *self.target(param)?;
         for &(offset, bytes) in parts {
-            let (len, size) = (bytes.len(), target.size as usize);
-            if len > self.max_bytes || offset.checked_add(len).is_none_or(|end| end > size) {
-                return Err(Error::OutOfBounds { index: param, offset, len, size });
+            let (index, len, size) = (param, bytes.len(), target.size as usize);
+            if offset.checked_add(len).is_none_or(|end| end > size) {
+                return Err(Error::OutOfBounds { index, offset, len, size });
+            }
+            if len > self.max_bytes {
+                return Err(Error::PartTooLong { index, len, max_bytes: self.max_bytes });
             }
         }
         let parts = &parts[..parts.len().min(self.room())];

@@ -101,6 +101,23 @@ fn inputs_are_written_to_as_far_as_there_is_room() {
 }
 
 #[test]
+fn a_part_that_is_longer_than_one_write_is_refused_with_the_limit() {
+    let (model, _memories) = sending("127.0.3.94", 1);
+    let device = Device::open("127.0.3.194".parse().unwrap()).unwrap();
+    let (config, params) =
+        (SessionConfig::default(), [Param::input(1 << 20), Param::input(1), Param::output(4)]);
+    let (_stream, mut writer) =
+        StreamingCall::open(&device, model.address, &params, &config, F, ROOM).unwrap();
+    let limit = writer.max_bytes();
+    let bytes = vec![0; limit + 1];
+    let error = writer.write(0, &[(0, &bytes)]).unwrap_err().to_string();
+    assert!(error.contains(&format!("exceed the {limit} of one WRITE; split")), "{error}");
+    let beyond = writer.write(0, &[((1 << 20) - limit, &bytes)]).unwrap_err();
+    assert!(matches!(beyond, Error::OutOfBounds { .. }), "{beyond}");
+    assert_eq!(writer.write(0, &[(0, &bytes[..limit])]).unwrap(), 1);
+}
+
+#[test]
 fn a_program_may_write_on_after_it_has_settled() {
     let (model, memories) = sending("127.0.3.86", 1);
     let device = Device::open("127.0.3.186".parse().unwrap()).unwrap();

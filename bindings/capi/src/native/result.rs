@@ -137,7 +137,8 @@ fn of_host(error: &Error) -> naa_result {
         | Error::NotInput { .. }
         | Error::Buffers { .. }
         | Error::Buffer { .. }
-        | Error::OutOfBounds { .. } => NAA_ERROR_ARGUMENT,
+        | Error::OutOfBounds { .. }
+        | Error::PartTooLong { .. } => NAA_ERROR_ARGUMENT,
         _ => NAA_ERROR_INTERNAL,
     }
 }
