@@ -260,7 +260,8 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails with [`Error::CannotListen`] if [`DeviceAttr::can_listen`] is false, and with [`Error::AddressInUse`] or
-    /// [`Error::Busy`] if another listener has the port.
+    /// [`Error::Busy`] if another listener has the port. If `port` is 0 and no port is free, the embedded provider
+    /// fails with [`Error::Exhausted`].
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
     /// Starts to connect `qp` to the TCP-space address `remote`. The program must call [`next_event`](Self::next_event)
     /// repeatedly or wait on `channel` until the attempt ends, because the verbs provider continues the attempt only

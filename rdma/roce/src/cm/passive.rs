@@ -42,20 +42,28 @@ impl Cm {
     /// number of requests that may wait for the application. Returns the listener and its port.
     ///
     /// # Errors
-    /// Fails with [`Error::Busy`] if another listener has the port, or if no port is free.
+    /// Fails with [`Error::Busy`] if another listener has the port, and with [`Error::Exhausted`] if `port` is 0 and no
+    /// port from 32768 on is free.
     pub fn listen(
         &mut self,
         port: u16,
         backlog: u32,
         entropy: &mut dyn Entropy,
     ) -> Result<(CmId, u16), Error> {
+        const NO_PORT: Error = Error::Exhausted {
+            what: "free ports from 32768 on",
+            limit: 0x8000,
+            remedy: "destroy a listener, or choose a port below 32768",
+        };
         let free = |port: &u16| !self.ports.contains_key(port);
         let start = entropy.next_u32() as u16;
         let chosen = match port {
-            0 => (0..=0x7fff).map(|n| 0x8000 | start.wrapping_add(n)).find(free),
-            port => Some(port).filter(free),
+            0 => (0..=0x7fff).map(|n| 0x8000 | start.wrapping_add(n)).find(free).ok_or(NO_PORT),
+            port => {
+                Some(port).filter(free).ok_or(Error::Busy("another listener of this device has the port"))
+            }
         };
-        let port = chosen.ok_or(Error::Busy("another listener of this device has the port"))?;
+        let port = chosen?;
         let id = self.new_id();
         self.ports.insert(port, id);
         self.listeners.insert(id, Listener { port, backlog: backlog as usize });

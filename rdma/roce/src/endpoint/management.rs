@@ -83,8 +83,8 @@ impl Endpoint {
     /// may wait at this listener for the application.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if there is no channel `channel`, and with [`Error::Busy`] if another listener
-    /// has the port, or if no port is free.
+    /// Fails with [`Error::NotFound`] if there is no channel `channel`, with [`Error::Busy`] if another listener has
+    /// the port, and with [`Error::Exhausted`] if `port` is 0 and no port from 32768 on is free.
     pub fn listen(&mut self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.check_channel(channel)?;
         let (id, port) = self.management.cm.listen(port, backlog, &mut *self.entropy)?;

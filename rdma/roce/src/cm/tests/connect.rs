@@ -208,6 +208,20 @@ fn ports_are_taken_once_and_can_be_chosen_freely() {
 }
 
 #[test]
+fn a_listener_at_any_port_is_told_that_no_port_is_free() {
+    let mut net = Net::new(9);
+    let Net { hosts, random, .. } = &mut net;
+    let cm = &mut hosts[1].cm;
+    for port in 0x8000..=u16::MAX {
+        cm.listen(port, 1, random).unwrap();
+    }
+    let error = cm.listen(0, 1, random).unwrap_err().to_string();
+    assert!(error.contains("free ports") && error.contains("destroy a listener"), "{error}");
+    let taken = cm.listen(u16::MAX, 1, random).unwrap_err().to_string();
+    assert!(taken.contains("has the port"), "{taken}");
+}
+
+#[test]
 fn arguments_are_checked() {
     let mut net = Net::new(10);
     let good = ConnParam::default();
