@@ -185,8 +185,8 @@ impl AcceleratorSession {
         Ok(self.regions())
     }
 
-    /// Returns the next state, with the regions that the host requests, and the layout entries if the AAR has a layout
-    /// block.
+    /// Decodes the message `bytes`. If the message is an AAR that can be granted, returns the state `Allocating` with
+    /// the regions that the host requests, and with the layout entries if the AAR has a layout block.
     fn allocating(&self, bytes: &[u8]) -> Result<State, Rejection> {
         match (&self.state, codec::decode(bytes)?) {
             (_, Message::Error(code)) => Err(Rejection::HostError(code)),

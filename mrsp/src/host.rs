@@ -233,7 +233,7 @@ impl HostSession {
             None => codec::encode_request(&self.requests),
             Some(arranged) => codec::encode_arranged(&self.requests, arranged.entries()),
         };
-        Ok(message.expect("a session has at most 255 regions"))
+        Ok(message.expect("a session has at most 255 regions and 255 layout entries"))
     }
 
     /// Handles a message that arrived by SEND.

@@ -53,7 +53,8 @@ pub(crate) fn after(limit: Duration) -> Instant {
     Instant::now() + limit.min(CallTimeout::LONGEST)
 }
 
-/// Returns `time` as Linux takes it.
+/// Returns `time` in the form that system calls of the Linux kernel take. A time of more than `i64::MAX` seconds
+/// becomes a time of `i64::MAX` seconds.
 pub(crate) fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
 }

@@ -56,10 +56,11 @@ impl Extra {
     pub(crate) const NONE: Self = Self { sends: 0, receives: 0, late_acks: true };
 }
 
-/// The sizes for which a queue pair is made: the number of WRITEs, and the number of scatter-gather elements in each
-/// WRITE.
+/// The sizes for which a queue pair is made: the number of WRITEs of one call, and the number of scatter-gather
+/// elements in each WRITE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
+    /// The number of regions. A call may have one WRITE for each region.
     pub(crate) regions: usize,
     /// The number of WRITEs of a call in addition to one WRITE for each region.
     pub(crate) further: u64,
@@ -67,7 +68,8 @@ pub(crate) struct Room {
     pub(crate) elements: u32,
 }
 
-/// The work request with which arrays of work requests are made before their elements are set.
+/// A work request without meaning, with which arrays of work requests are filled before the elements of the arrays are
+/// set.
 pub(crate) const EMPTY: SendWr<'static> = SendWr {
     wr_id: 0,
     op: SendOp::Send,
@@ -138,8 +140,8 @@ pub(crate) struct HostConnection {
 
 impl HostConnection {
     /// Makes everything that a connection needs, but does not connect. The queue pair has room for the WRITEs of a call
-    /// as `room` says, and `extra` says how many other work requests the queue pair must have room for. A liveness
-    /// probe is due when the time `probe_interval` has passed without a sign of life of the accelerator.
+    /// that `room` counts, and for the additional work requests that `extra` counts. A liveness probe is due when the
+    /// time `probe_interval` has passed without a sign of life of the accelerator.
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,

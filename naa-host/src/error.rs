@@ -405,7 +405,9 @@ fn more(function: FunctionCode, code: ReturnCode, detail: u64) -> String {
         format!("; {detail} bytes are needed")
     } else if let (ReturnCode::MALFORMED_INPUT, Some(format)) = (code, format_of(function)) {
         format!("; it is no {format}, or one that is cut off or damaged")
-    } else if FunctionGroup::of(function) == FunctionGroup::Kernel && RAN.contains(&code) || is_own(code) {
+    } else if FunctionGroup::of(function) == FunctionGroup::Kernel && RETURNED_BY_KERNELS.contains(&code)
+        || is_own(code)
+    {
         // A response contains no text, so only the log of the accelerator may say more about the failure.
         "; the accelerator's log may say more".into()
     } else if code == ReturnCode::OVER_LIMIT && detail > 0 {
@@ -424,9 +426,10 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
     }
 }
 
-/// Return codes that a C kernel of the accelerator may return and whose text does not refer to the accelerator's log. Kernels may also return
-/// INTERNAL, which is not in this list because the text of INTERNAL already refers to the accelerator's log.
-const RAN: [ReturnCode; 4] = [
+/// The return codes that a kernel of the accelerator may return and whose text does not refer to the accelerator's log.
+/// Kernels may also return INTERNAL, which is not in this list because the text of INTERNAL already refers to the
+/// accelerator's log.
+const RETURNED_BY_KERNELS: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,
     ReturnCode::MALFORMED_INPUT,
     ReturnCode::OUTPUT_TOO_SMALL,

@@ -235,7 +235,8 @@ impl Arguments {
     }
 }
 
-/// Returns the choice with the number `word`.
+/// Returns the element of `choices` with the index `word`, or `None` if `word` is no index of `choices`. The index of
+/// each element must be the discriminant of the element.
 fn choice<T: Copy>(word: u64, choices: [T; 2]) -> Option<T> {
     choices.get(usize::try_from(word).ok()?).copied()
 }

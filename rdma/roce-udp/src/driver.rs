@@ -49,7 +49,7 @@ impl Driver for Embedded {
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         if !self.0.attr.revokes {
             // The device keeps the access rights with which the region was registered, because
-            // `EmbeddedConfig::keeps_access` is set.
+            // `EmbeddedConfig::keeps_access` is set. Only the arguments of the call are checked.
             return self.0.guard()?.engine().endpoint.check_mr_access(lkey, access);
         }
         // Received payload is written under the lock, so no payload is being written while this thread holds the lock.

@@ -89,8 +89,9 @@ pub struct EmbeddedConfig {
     pub loss: Option<LossInjection>,
     /// The trace to which the device writes the packets that it refuses.
     pub trace: Option<Trace>,
-    /// True if the device ignores changes of access rights, as NICs do, so that [`DeviceAttr::revokes`] is false. Tests
-    /// set this option to check programs against devices that cannot revoke access rights.
+    /// True if each region keeps the access rights with which it was registered, as on NICs, so that
+    /// [`DeviceAttr::revokes`] is false. Tests set this option to check programs against devices that cannot revoke
+    /// access rights.
     pub keeps_access: bool,
 }
 

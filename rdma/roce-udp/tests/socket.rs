@@ -36,7 +36,7 @@ fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     id
 }
 
-/// Two ports on one loopback address.
+/// Binds two ports to the loopback address 127.0.0.1.
 fn two_ports() -> (Port, Port) {
     let [a, b] = [(); 2].map(|()| port("127.0.0.1", &PortConfig::default()));
     (a, b)

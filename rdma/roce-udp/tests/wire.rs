@@ -62,7 +62,8 @@ fn a_full_send_buffer_keeps_the_rest() {
     in_silent_network(send_to_nobody);
 }
 
-/// Calls `run` in a thread whose network namespace has a network of [`silent_network`].
+/// Calls `run` in a thread with a new network namespace, in which [`silent_network`] has made a network. If the network
+/// namespace or the network cannot be made, prints a message and does not call `run`.
 fn in_silent_network(run: fn()) {
     thread::spawn(move || match new_namespace().and_then(|_| silent_network()) {
         Ok(()) => run(),

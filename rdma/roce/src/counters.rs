@@ -1,7 +1,8 @@
 //! The counters of a device. A counter that the driver rxe also has is named as in the hw_counters of rxe
 //! (rxe_hw_counters.c).
 
-/// Makes a structure of counters. The names of the counters in the list of all counters begin with `$prefix`.
+/// Makes a struct of counters with the name `$counters`. In the list that the method `list` of the struct returns, the
+/// name of each counter begins with `$prefix`.
 macro_rules! counters {
     ($(#[$of:meta])* $counters:ident, $prefix:literal; $($(#[$doc:meta])* $name:ident),* $(,)?) => {
         $(#[$of])*

@@ -113,8 +113,8 @@ impl MrTable {
         Ok(())
     }
 
-    /// Returns the slot of the region with this LKey if the rights `access` are among the rights with which the region
-    /// was registered.
+    /// Returns the slot of the region with this LKey. Fails with [`Error::NotFound`] if no region has this LKey, and
+    /// with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     pub(crate) fn check_access(&self, lkey: u32, access: Access) -> Result<u32, Error> {
         let slot = self.by_lkey.get(&lkey).copied();
         let found = slot.and_then(|slot| Some((slot, self.slots[slot as usize].as_ref()?.most)));

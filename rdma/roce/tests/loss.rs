@@ -12,7 +12,8 @@ use roce::{
 };
 use verbs::WcStatus;
 
-/// The first packet of the kind `lost` is lost. `psns` are the PSNs of all packets of the kind `kind`.
+/// In each case, the first packet of the kind `lost` is lost. `psns` are the PSNs of all packets of the kind `kind`,
+/// and `naks` are the PSNs of all sequence NAKs.
 #[test]
 fn a_write_survives_the_loss_of_any_packet() {
     for (lost, kind, psns, naks) in [

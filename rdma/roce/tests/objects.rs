@@ -348,7 +348,8 @@ fn a_withdrawn_request_whose_event_was_taken_is_released_by_the_application() {
     pair.b.endpoint.destroy_id(pair.now, id_b).unwrap();
 }
 
-/// Makes two ends, of which A has sent a REQ to B's listener. Returns the IDs of the connection at A and of the listener.
+/// Makes two ends. A has sent a REQ to B's listener, and B has received the REQ, but the test has not taken B's CM
+/// event yet. Returns both ends, the ID of the connection at A, and the ID of the listener.
 fn asked() -> (Pair, CmId, CmId) {
     let mut pair = Pair::new();
     pair.a.renew_qp();
@@ -373,7 +374,7 @@ fn a_rejection_releases_a_request_that_is_over() {
             pair.drive_for(DELAY);
             not_found(pair.b.endpoint.reject(pair.now, id, &[]));
         } else {
-            // B rejects the request by itself, because it has waited for its application for 30 s.
+            // B rejects the request by itself, because the application has not accepted or rejected it for 30 s.
             pair.silence(A);
             pair.drive_for(Duration::from_millis(30_100));
             invalid(pair.b.endpoint.reject(pair.now, id, &[]));

@@ -401,27 +401,12 @@ impl Driver for Ibv {
     }
 }
 
-/// Returns an error if a completion queue cannot have room for `depth` completions. The device allows at most `max_cqe`
-/// completions in a completion queue.
-fn check_depth(depth: u32, max_cqe: u32) -> Result<(), Error> {
-    if depth == 0 {
-        return Err(Error::Invalid("the completion queue's depth is zero"));
-    }
-    if depth > max_cqe {
-        return Err(Error::Exhausted {
-            what: "entries of a completion queue",
-            limit: max_cqe.into(),
-            remedy: "use several, or fewer sessions",
-        });
-    }
-    Ok(())
-}
-
-/// Returns an error with the limit that a queue pair with the capacities `caps` would exceed. The device allows at most
-/// `max_qp_wr` work requests per queue of a queue pair, and at most `max_sge` elements of one work request.
+/// Fails with [`Error::Exhausted`] if a queue pair with the capacities `caps` would exceed a limit of the device; the
+/// error contains this limit. The device allows at most `max_qp_wr` work requests in each queue of a queue pair, and at
+/// most `max_sge` scatter-gather elements in one work request.
 fn check_caps(caps: &Caps, max_qp_wr: u32, max_sge: u32) -> Result<(), Error> {
     let wanted = [(caps.max_send_wr.max(caps.max_recv_wr), max_qp_wr), (caps.max_sge, max_sge)];
-    let exceeded = wanted.into_iter().find(|(wanted, most)| wanted > most);
+    let exceeded = wanted.into_iter().find(|(number, most)| number > most);
     exceeded.map_or(Ok(()), |(_, limit)| {
         Err(Error::Exhausted {
             what: "work requests or elements of a queue pair",

@@ -58,18 +58,20 @@ pub(crate) struct IbvCq {
     taken: Mutex<Taken>,
 }
 
-/// What was taken from the device and what the program has not polled yet.
+/// The completions and the error that were taken from the device and that the program has not polled yet.
 #[derive(Debug, Default)]
 struct Taken {
     completions: VecDeque<Wc>,
-    /// The error of a poll that nevertheless returned completions; the program's next poll returns the error.
+    /// The error of an earlier poll that returned completions instead of the error. The program's next poll returns the
+    /// error.
     error: Option<io::Error>,
 }
 
 impl Taken {
-    /// Moves completions to `out`, oldest first, and returns their number. `device` moves completions from the device
-    /// to its argument, and returns their number; it also returns an error if the device fails. If the device fails
-    /// although there are completions to return, the next call returns the error.
+    /// Moves completions to `out`, oldest first, and returns their number. The function `device` moves completions from
+    /// the device to its argument, and returns their number, together with an error if the device fails. If the device
+    /// fails and there are completions to return, this call returns the completions, and the next call returns the
+    /// error.
     fn poll(
         &mut self,
         out: &mut [Wc],

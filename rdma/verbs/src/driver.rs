@@ -193,8 +193,9 @@ pub trait Driver: Send + Sync + 'static {
     /// returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered. The embedded
-    /// provider ignores the call, and does not fail, if [`DeviceAttr::revokes`] is false.
+    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered. If
+    /// [`DeviceAttr::revokes`] is false, the embedded provider checks the arguments of the call, but changes no access
+    /// rights.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
     /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
@@ -288,8 +289,9 @@ pub trait Driver: Send + Sync + 'static {
     /// afterwards.
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, and with [`Error::Invalid`] or
-    /// [`Error::Io`] if `private_data` is too long.
+    /// Fails with [`Error::NotFound`] if the request does not exist any more, with [`Error::Invalid`] if the request
+    /// was accepted, was rejected or has expired, and with [`Error::Invalid`] or [`Error::Io`] if `private_data` is too
+    /// long.
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
     /// Disconnects the connection `id`: flushes the queue pair and notifies the peer. The CM event
     /// [`CmEvent::Disconnected`] follows.

@@ -108,7 +108,8 @@ impl Context {
     }
 }
 
-/// An object of a device with the id `id`, which is released when the `Owned` is dropped.
+/// An object of a device, which has the id `id`. When the `Owned` is dropped, the function `release` releases the
+/// object.
 #[derive(Debug)]
 struct Owned<I: Copy> {
     context: Context,

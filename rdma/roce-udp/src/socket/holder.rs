@@ -120,8 +120,8 @@ fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     lines.filter_map(of).collect()
 }
 
-/// Parses an address as `/proc/net/udp` prints it: 32-bit words in network order, each read as a native integer and
-/// printed in hexadecimal digits.
+/// Parses an address as `/proc/net/udp` prints it. The address consists of 32-bit words in network order; the Linux
+/// kernel reads each word as a native integer and prints the integer in hexadecimal digits.
 fn address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {

@@ -55,8 +55,9 @@ pub(crate) fn build(
     true
 }
 
-/// Bytes whose ICRC is not computed by folding (see [`fold`]) are copied in pieces of at most this number of bytes,
-/// and the ICRC is computed from the copy. The number is the largest path MTU, so one piece is enough for the payload of any packet.
+/// Bytes whose ICRC is not computed by folding (see [`fold`]) are copied in pieces of at most this number of bytes, and
+/// the ICRC is computed from the copy. The number is the largest path MTU, so one piece is enough for the payload of
+/// any packet.
 const PIECE: usize = 4096;
 /// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A payload with fewer
 /// bytes is copied to compute the ICRC, because folding a single block only makes a copy of the block anyway.

@@ -103,7 +103,7 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
 }
 
-/// Sets an option of a socket.
+/// Sets the option `name` of a socket, at the level `level`, to the value `value`.
 pub fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: `value` is an integer of the given length.

@@ -226,7 +226,7 @@ impl Cm {
         self.event(CmEvent::Rejected { id, reason, private_data });
     }
 
-    /// Ends a connection attempt whose REQ has got no response.
+    /// Ends the connection attempt `id`, whose REQ has got no response in time, with the CM event `Unreachable`.
     pub(super) fn req_expired(&mut self, id: CmId) {
         self.cancel_req(id);
         self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });

@@ -209,7 +209,8 @@ impl Cm {
         }
     }
 
-    /// Repeats the message of a connection that has got no response yet.
+    /// Sends the REQ, REP or DREQ of the connection `id` again, because no response has arrived yet, and sets the timer
+    /// for the next repetition.
     fn repeat(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get_mut(id) else { return };
         let (message, retry) = match &mut conn.state {

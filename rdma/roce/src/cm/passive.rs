@@ -202,8 +202,8 @@ impl Cm {
         }
     }
 
-    /// Withdraws a request that the application has not accepted or rejected, so that unread CM events of ended
-    /// requests do not pile up.
+    /// Withdraws the CM event of a request that the application has not accepted or rejected, so that unread CM events
+    /// of ended requests do not pile up. The caller ends the request.
     pub(super) fn withdraw(&mut self, id: CmId) {
         self.purge_events(id);
         self.outputs.push_back(CmOutput::Withdrawn { id });
@@ -373,7 +373,7 @@ impl Cm {
         }
     }
 
-    /// Ends a connection whose REP the peer has not confirmed in time.
+    /// Ends the connection `id`, whose REP the peer has not confirmed in time, with the CM event `Unreachable`.
     pub(super) fn rep_expired(&mut self, now: Time, id: CmId) {
         self.withdraw_rep(now, id, TOO_LATE);
         self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });

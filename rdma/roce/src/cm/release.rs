@@ -49,7 +49,8 @@ impl Cm {
     }
 
     /// Destroys a listener or a connection. If `id` is a listener, its requests that wait for the application are
-    /// rejected. If `id` is a connection, the connection ends and causes no further CM events.
+    /// rejected, and the CM events of these requests are withdrawn. If `id` is a connection, the connection ends and
+    /// causes no further CM events.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
@@ -71,9 +72,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Returns true if the request `id` was rejected or has expired, or if `id` was assigned and no listener or
-    /// connection with this ID exists any more.
-    pub(crate) fn is_refused(&self, id: CmId) -> bool {
+    /// Returns true if this side has rejected the request `id`, also because the request has expired or its listener
+    /// was destroyed, or if `id` was assigned and no listener or connection with this ID exists any more.
+    pub(crate) fn is_over(&self, id: CmId) -> bool {
         matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Refused(_))) || self.has_ended(id)
     }
 

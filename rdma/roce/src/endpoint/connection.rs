@@ -37,7 +37,8 @@ pub struct QpAttr {
 }
 
 impl QpAttr {
-    /// Returns the parameters of the established connection for the program.
+    /// Returns the parameters that the CM event `Established` contains. `private_data` is the private data of the
+    /// peer's REP, and is empty on the passive side.
     pub(crate) fn established(&self, private_data: Vec<u8>) -> EstablishedParam {
         EstablishedParam {
             private_data,

@@ -137,18 +137,18 @@ impl Endpoint {
     }
 
     /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The application must not use
-    /// `id` afterwards. If the request has expired or does not exist any more, the call fails, but releases the channel
-    /// of the request.
+    /// `id` afterwards. If the request has expired or does not exist any more, the call fails, but the channel of the
+    /// request can be destroyed after the call as if the request had been rejected.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
     /// request was accepted, was rejected or has expired, or if `private_data` is too long.
     pub fn reject(&mut self, now: Time, id: CmId, private_data: &[u8]) -> Result<(), Error> {
         let rejected = self.management.cm.reject(now, id, private_data);
-        if self.management.cm.is_refused(id) {
-            self.management.owners.remove(&id);
-        }
         self.settle_cm();
+        if self.management.cm.is_over(id) {
+            self.release_id(id);
+        }
         rejected
     }
 
@@ -164,20 +164,26 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Destroys a listener, connection or request, and removes its CM events from its channel. If `id` is an
-    /// established connection, the connection is disconnected.
+    /// Destroys a listener, connection or request, and removes its CM events from its channel. If `id` is a listener,
+    /// the CM events of its requests that wait for the application are removed, too. If `id` is an established
+    /// connection, the connection is disconnected.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
     pub fn destroy_id(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         let destroyed = self.management.cm.destroy(now, id);
         self.settle_cm();
+        self.release_id(id);
+        destroyed
+    }
+
+    /// Removes the CM events of `id` from its channel, so that the channel can be destroyed.
+    fn release_id(&mut self, id: CmId) {
         if let Some(channel) = self.management.owners.remove(&id)
             && let Some(events) = self.management.channels.get_mut(&channel)
         {
             events.retain(|event| event.id() != id);
         }
-        destroyed
     }
 
     /// The counters of connection management.
@@ -259,8 +265,8 @@ impl Endpoint {
 
     /// Handles the end of the connection request `id`. If the application has not taken the CM event of the connection
     /// request yet, this method removes the CM event and the entry of `id` in `owners`. If the application has already
-    /// taken the CM event of the connection request, the application must destroy the request with
-    /// [`Self::destroy_id`].
+    /// taken the CM event of the connection request, the application must call [`Self::reject`], which fails, or
+    /// [`Self::destroy_id`] to remove the entry of `id` in `owners`.
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

@@ -69,7 +69,7 @@ impl Endpoint {
         self.shared.mrs.set_access(lkey, access)
     }
 
-    /// Checks the arguments of [`Self::set_mr_access`] as that method does, but changes no access rights.
+    /// Checks `lkey` and `access` as [`Self::set_mr_access`] does, but changes no access rights.
     ///
     /// # Errors
     /// Fails like [`Self::set_mr_access`].

@@ -110,10 +110,11 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// A packet with one wrong bit after the IPv4 identification is never accepted. A receiver does not see the IPv4 header,
-/// and its IPv4 identification may have any value. The receiver computes from the ICRC the fragment word (the IPv4 flags
-/// and the fragment offset) with which the packet would be intact. With the rule `Any`, it refuses the packet if this
-/// word is not that of an unfragmented packet with a set DF bit. The test checks that each wrong bit changes the word.
+/// A packet with one wrong bit after the IPv4 identification is never accepted. A receiver does not see the IPv4
+/// header, in which the IPv4 identification may have any value. The receiver computes from the ICRC the fragment word
+/// (the IPv4 flags and the fragment offset) with which the packet would be intact. With the rule `Any`, the receiver
+/// refuses the packet if this word is not the fragment word of an unfragmented packet with a set DF bit. The test
+/// checks that each wrong bit changes the fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;

@@ -96,7 +96,8 @@ impl Requester {
         self.timers.next()
     }
 
-    /// Returns the first PSN of the oldest work request; `None` if no work request has PSNs.
+    /// Returns the PSN of the first packet of the oldest work request; `None` if there is no work request, or if the
+    /// oldest work request has no PSNs yet.
     pub(super) fn first_psn(&self) -> Option<Psn> {
         self.wqes.front().and_then(|wqe| wqe.first)
     }

@@ -395,7 +395,9 @@ impl Responder {
     }
 }
 
-/// Finds the memory that a request names; `None` for a request of no bytes, whose key is not checked.
+/// Returns the memory region of a WRITE or READ request with the header `reth`, and the offset of the request's first
+/// byte in the region. Returns `None` if the request has no bytes; the RKey of such a request is not checked. Returns
+/// the refusal cause `RemoteAccess` if the access `want` is not permitted.
 fn memory_of(reth: &Reth, want: Want, cx: &QpParts<'_>) -> Result<Option<(MrRef, u64)>, RefusalCause> {
     if reth.length == 0 {
         return Ok(None);

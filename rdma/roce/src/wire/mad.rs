@@ -539,7 +539,7 @@ pub fn private_data<const N: usize>(data: &[u8]) -> Option<[u8; N]> {
 
 /// Returns the CM's code for a path MTU of `bytes` bytes; `None` if `bytes` is not 256, 512, 1024, 2048 or 4096.
 pub const fn mtu_code(bytes: u32) -> Option<u8> {
-    // The code 1 stands for 2^8 bytes, and each further code stands for twice as many bytes.
+    // The code 1 stands for 2^8 bytes, and each further code stands for twice as many bytes as the code before it.
     if matches!(bytes, 256 | 512 | 1024 | 2048 | 4096) { Some(bytes.ilog2() as u8 - 7) } else { None }
 }
 

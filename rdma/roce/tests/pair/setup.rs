@@ -7,7 +7,8 @@ use verbs::QpCap;
 
 use super::{MTU, PSN_A, PSN_B};
 
-/// The settings of both ends. A test changes the default settings by the closure that it passes to [`Pair::with`].
+/// The settings of both ends. A test changes the default settings by the closure that it passes to
+/// [`Pair::with`](super::Pair::with).
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) cap: QpCap,

@@ -36,7 +36,8 @@ pub(crate) fn sleep(
     }
 }
 
-/// Converts the return value of a C function that returns a number, or returns -1 and sets errno.
+/// Converts the return value of a C function to a result. The function returns a number if it succeeds; if it fails, it
+/// returns -1 and sets errno.
 fn not_negative(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }

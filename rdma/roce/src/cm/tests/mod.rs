@@ -186,7 +186,7 @@ impl Net {
         }
     }
 
-    /// Loses the first `count` messages of the kind `kind`.
+    /// From now on, the network loses the first `count` messages for which `kind` returns true.
     fn lose_some(&mut self, mut count: u32, kind: fn(&CmMessage) -> bool) {
         self.lose = Box::new(move |message| {
             let lose = kind(message) && count > 0;
@@ -249,7 +249,7 @@ impl Net {
         (active, self.hosts[1].request().unwrap())
     }
 
-    /// Like [`Self::requested`], but host 1 also accepts the request.
+    /// Does the same as [`Self::requested`], and then lets host 1 accept the request. Returns the same IDs.
     fn accepted(&mut self, param: &ConnParam) -> (CmId, CmId) {
         let ids = self.requested(param);
         self.accept(ids.1, 0x22).unwrap();
