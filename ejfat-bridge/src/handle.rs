@@ -23,7 +23,7 @@ use crate::Load;
 /// The state of a worker at one moment.
 #[derive(Clone, Debug)]
 pub struct WorkerReport {
-    /// The state and counters of the worker in the dispatcher.
+    /// The state and counters that the dispatcher has for the worker.
     pub stats: WorkerStats,
     /// The address of a remote worker, or `None` for a worker on the bridge's machine.
     pub peer: Option<SocketAddr>,

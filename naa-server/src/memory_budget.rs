@@ -272,8 +272,8 @@ fn no_such_size(len: u64) -> io::Error {
 /// The access that peers and loop services have to the registered memory of an allocation.
 #[derive(Debug)]
 enum Held {
-    /// The server has taken the access rights of peers back. Some devices cannot do this, so on these devices peers may
-    /// still have access.
+    /// [`Allocation::revoke`] has revoked the access of peers. If the device does not revoke access, peers may still
+    /// have access.
     Revoked,
     /// Peers may have access.
     Granted,
@@ -286,7 +286,8 @@ enum Held {
 pub struct Allocation {
     // Fields are dropped in the order of their declaration, so the registration in `held` ends before the charges in
     // `_charges`.
-    /// The registration of the memory, or `None` if neither peers nor loop services can reach the memory.
+    /// The registration of the memory, and the access to the registered memory. The field is `None` if the memory is
+    /// not registered, so that neither peers nor loop services can reach the memory.
     held: Option<(Mr, Held)>,
     memory: Memory,
     /// The file with the memory's pages, if other processes can map them.
@@ -370,7 +371,7 @@ impl Allocation {
         }
     }
 
-    /// Gives `access` to peers. Does nothing if the memory is not registered.
+    /// Gives `access` to peers. Does nothing if the memory is not registered, or if a loop service got the memory.
     ///
     /// # Errors
     /// Fails with the device's error. After an error, the allocation counts as open to peers.
@@ -383,7 +384,8 @@ impl Allocation {
     }
 
     /// Revokes all access of peers. If the device revokes access (`DeviceAttr::revokes`), no access of peers is in
-    /// progress when this function returns. If the device does not revoke access, peers keep their access.
+    /// progress when this function returns. If the device does not revoke access, peers keep their access. Does nothing
+    /// if a loop service got the memory.
     ///
     /// # Errors
     /// Fails with the device's error. After an error, the allocation still counts as open to peers.

@@ -54,7 +54,8 @@ pub struct Server {
     orders: Arc<Orders>,
     stats: Arc<ServerCounters>,
     budget: MemoryBudget,
-    /// The reason for which the thread of the server ended although the program did not order it to end.
+    /// The reason for which the thread of the server ended although the program did not order it to end. The cell is
+    /// empty while the thread runs, and if the thread panicked.
     ending: Arc<OnceLock<String>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -220,7 +220,7 @@ impl HostModel {
         LayoutEntry { flags, region, offset, host }
     }
 
-    /// Writes a whole region.
+    /// Posts a WRITE of the whole region `to` with the bytes of `from`. The work request has the number `wr_id`.
     fn write_as(&self, wr_id: u64, to: &RemoteRegion, from: &Mr) {
         let remote = RemoteAddr { addr: to.addr, rkey: to.rkey };
         self.post(wr_id, SendOp::Write(remote), Payload::Sges(&[from.sge(0, to.size)]));

@@ -1,8 +1,8 @@
-//! A macro for enums that return the name of each variant as a text.
+//! A macro for enums in which each variant has a text as its name.
 
-/// Defines an enum, its constant `ALL` and its method `name`. The text that `name` returns for a variant stands behind
-/// the variant. The constant `ALL` has all variants in the order of their definition. The documentation of `ALL` and
-/// of `name` stands behind the enum.
+/// Defines an enum, its constant `ALL` and its method `name`. The constant `ALL` has all variants in the order of their
+/// definition, which is also the order of their discriminants. The method `name` returns the text that is written after
+/// the variant and `=`. The documentation of `ALL` and of `name` is written after the enum.
 macro_rules! named {
     (
         $(#[$of_enum:meta])*

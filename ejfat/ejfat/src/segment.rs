@@ -7,7 +7,7 @@ use crate::wire::{LbHeader, ReHeader, Select};
 const UDP: u16 = 8;
 const HEADERS: u16 = (LbHeader::LEN + ReHeader::LEN) as u16;
 
-/// The IP version of the path to the load balancer.
+/// The IP version of a packet or of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IpVersion {
     /// IPv4, with an IP header of 20 bytes.

@@ -23,7 +23,7 @@ fn attacker(n: u8) -> Option<IpAddr> {
     Some(IpAddr::from([10, 0, 1, n]))
 }
 
-/// Returns a reassembler in which the honest sender has completed an event.
+/// Returns a reassembler with the settings `config`, in which the honest sender has completed an event.
 fn knowing_honest(config: Config) -> Reassembler {
     let mut reassembler = Reassembler::new(config).unwrap();
     let place = reassembler.handle(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
@@ -182,8 +182,9 @@ fn lengths_that_are_claimed_do_not_take_all_addresses() {
     assert!(reassembler.counters().evicted(Eviction::Claimed) > 0);
 }
 
-/// Opens `events` events of the honest sender, and tests that each of 100 longer events, which come from `attackers`
-/// attackers in turn, is refused and evicts nothing.
+/// Opens `events` events of the honest sender, each with `length` bytes and one segment with the bytes `payload`. Tests
+/// that each of 100 longer events is refused and evicts nothing. The longer events come from `attackers` attackers in
+/// turn. The reassembler counts memory in pages of `page` bytes.
 fn claims_evict_nothing(page: u32, events: u32, length: u32, payload: &[u8], attackers: u64) {
     let (slots, memory) = (1024, 64 << 10);
     let config =

@@ -16,7 +16,7 @@ pub fn increment(amount: u8, bytes: &mut [u8]) {
 }
 
 /// A function that adds the same amount to every byte of every region that is not internal. If the amount is 0, the
-/// function is for tests of the transport, and leaves every region alone.
+/// function does not access the regions. The function with the amount 0 is for tests of the transport.
 #[derive(Debug)]
 struct Increment {
     info: FunctionInfo,

@@ -101,8 +101,8 @@ enum Difference {
 /// source network with the smallest difference in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
 /// The maximum difference between the time for which a source network was served ([`SourceCalls::served`]) and the time
-/// that is its share ([`Schedule::clock`]). The limit is needed because the whole running time of a long call is added to [`SourceCalls::served`], even if other source
-/// networks waited only at the end of this call.
+/// that is its share ([`Schedule::clock`]). The limit is needed because the whole running time of a long call is added
+/// to [`SourceCalls::served`], even if other source networks waited only at the end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -401,7 +401,7 @@ mod tests {
             schedule.next().unwrap();
             schedule.gave_up(peer(1), MS);
         }
-        // The abandoned calls of one source network may take half of the places for abandoned calls.
+        // The abandoned calls of one source network may take at most half of the quarantine, rounded up.
         assert_eq!(schedule.admit(peer(1), CallId(9), 0), Err(PoolRefusal::Quarantine));
         fill(&mut schedule, peer(2), 20..23);
         // Abandoned calls do not take pool threads from other source networks.

@@ -20,8 +20,8 @@ pub(super) struct SharedCq {
     ended: usize,
     /// Completions that were polled and not handled yet.
     taken: VecDeque<Wc>,
-    /// True if the last poll returned completions and emptied the completion queue. If this flag is true and all polled
-    /// completions are handled, the next call of [`Self::next`] returns `None` without a poll.
+    /// True if the last poll in [`Self::next`] returned completions and emptied the completion queue. If this flag is
+    /// true and all polled completions are handled, the next call of [`Self::next`] returns `None` without a poll.
     drained: bool,
 }
 
@@ -68,6 +68,9 @@ impl SharedCq {
     /// Makes room in the completion queue for one more session beside `sessions` open sessions. If the completion queue
     /// may have no room left because of completions of ended sessions, the completion queue is polled until it is
     /// empty.
+    ///
+    /// # Errors
+    /// Fails with the device's error if the completion queue cannot be polled.
     pub(super) fn make_room(&mut self, sessions: usize) -> Result<(), Error> {
         while self.ended > 0 && sessions + self.ended >= self.places {
             self.poll()?;
@@ -75,7 +78,9 @@ impl SharedCq {
         Ok(())
     }
 
-    /// Returns the oldest completion, or `None` if no completion is queued.
+    /// Takes the oldest completion. Returns `None` if no completion is queued, or if the completion queue cannot be
+    /// polled. After a poll emptied the completion queue and all polled completions are taken, the next call also
+    /// returns `None`, without a poll.
     pub(super) fn next(&mut self) -> Option<Wc> {
         if self.taken.is_empty()
             && !std::mem::take(&mut self.drained)
@@ -86,8 +91,11 @@ impl SharedCq {
         self.taken.pop_front()
     }
 
-    /// Polls completions into `self.taken` and returns their number. If the number is below `BATCH`, the completion
-    /// queue is empty.
+    /// Polls at most [`BATCH`] completions, adds them to `self.taken`, and returns their number. If the number is below
+    /// [`BATCH`], the completion queue was emptied, so `self.ended` becomes 0.
+    ///
+    /// # Errors
+    /// Fails with the device's error. After an error, `self.taken` and `self.ended` are unchanged.
     fn poll(&mut self) -> Result<usize, Error> {
         let mut batch = [Wc::EMPTY; BATCH];
         let count = self.cq.poll(&mut batch)?;

@@ -1,4 +1,4 @@
-//! A device for tests, which has memory regions but no network.
+//! A device for tests, which has memory regions but no network, and whose completion queues cannot be polled.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,8 @@ use verbs::{
     QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
 };
 
-/// A device that has memory regions, completion queues that cannot be polled, and nothing else.
+/// A device that has protection domains, memory regions, and completion queues that cannot be polled. The device makes
+/// no other objects.
 pub(crate) struct DeviceModel {
     pub(crate) attr: DeviceAttr,
     state: Mutex<State>,
@@ -22,6 +23,7 @@ pub(crate) struct DeviceModel {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) regions: BTreeMap<u32, (Memory, Access)>,
+    /// True if [`Driver::set_mr_access`] fails.
     pub(crate) broken: bool,
 }
 
@@ -55,7 +57,7 @@ impl DeviceModel {
 
 const NONE: Error = Error::Invalid("the test's device has no such objects");
 
-/// Defines methods that fail.
+/// Defines methods of [`Driver`] that always fail with the error [`NONE`].
 macro_rules! failing {
     ($($name:ident($($given:ty),*) -> $result:ty;)*) => {
         $(fn $name(&self, $(_: $given),*) -> Result<$result, Error> {

@@ -81,8 +81,9 @@ pub struct WorkerStats {
     pub in_use: u32,
     /// The part of the worker's slots that is in use, from 0 to 1.
     pub fill: f64,
-    /// True if the worker has events and has released no event for [`Config::stall`], or has not acknowledged a WRITE
-    /// for [`Config::silence`].
+    /// True if the worker is stalled. A worker is stalled if it has events and has released none of them for
+    /// [`Config::stall`], or if it has unacknowledged WRITEs and has acknowledged none of them for [`Config::silence`].
+    /// A stalled worker gets at most one event in each period of [`Config::stall`].
     pub stalled: bool,
     /// The time at which the worker subscribed.
     pub since: Time,

@@ -92,8 +92,8 @@ impl DataPlane {
     }
 
     /// Stages tables as [`DataPlane::stage`] does, but may replace existing tables that have the same first tick. The
-    /// existing tables are replaced only if this data plane remembers no packet that it routed by them, so the
-    /// replacement splits no event.
+    /// existing tables are replaced only if none of the ticks to which the existing tables apply is remembered as
+    /// routed. The replacement therefore splits no event whose tick is remembered as routed.
     ///
     /// # Errors
     /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if

@@ -47,7 +47,7 @@ named! {
 
     /// All tables, in the order of their discriminants.
     ALL;
-    /// Returns what the table has, for people.
+    /// Returns the name of the table's entries for error messages. `Begins` and `Ranges` have the same name.
     name;
 }
 

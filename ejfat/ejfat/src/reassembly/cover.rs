@@ -72,8 +72,9 @@ impl Cover {
         self.cells
     }
 
-    /// Finds the gap between the accepted bytes of the event that a segment with the bytes `bytes` fills. `bytes` must
-    /// not be empty and must lie inside the event. Returns an error if any byte in `bytes` has arrived already.
+    /// Returns the location in this record where [`Cover::add`] records the bytes `bytes` of a segment. `bytes` must
+    /// not be empty and must lie inside the event, which has `length` bytes. Returns an error if any byte in `bytes`
+    /// has arrived already.
     #[inline]
     pub(super) fn check(
         &mut self,

@@ -157,8 +157,8 @@ named! {
         /// The accepted bytes of the event form so many separate ranges that the bytes of this segment cannot be
         /// recorded.
         Scattered = "scattered",
-        /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough room,
-        /// or no free bitmap block is left of the [`Config::chunks`] bitmap blocks.
+        /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough
+        /// room, or no free bitmap block is left of the [`Config::chunks`] bitmap blocks.
         Memory = "memory",
         /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
         NoSlot = "no_slot",

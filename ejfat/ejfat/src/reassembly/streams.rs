@@ -138,7 +138,8 @@ impl Stream {
 pub(super) struct Streams(Vec<Stream>);
 
 impl Streams {
-    /// Counts an event whose first segment arrived.
+    /// Counts an event whose first segment arrived. An event of a new stream is not counted if [`MOST`] streams of the
+    /// sender are counted already.
     pub(super) fn event(&mut self, data_id: u16, event: u64) {
         if let Some(known) = self.0.iter_mut().find(|stream| stream.stats.data_id == data_id) {
             known.event(event);

@@ -268,7 +268,8 @@ fn block(fields: &[&[u8]]) -> [u8; BLOCK] {
 }
 
 impl Subscription {
-    /// Creates the subscription of a worker without a name that takes all events, in version 1 of the ring protocol.
+    /// Creates a subscription by which a worker takes all events. The worker has no name, and uses version 1 of the
+    /// ring protocol.
     pub fn new(geometry: Geometry) -> Self {
         Self { geometry, filter: Filter::default(), name: WorkerName::default(), redelivery: false }
     }
@@ -414,7 +415,7 @@ impl Descriptor {
     }
 }
 
-/// A descriptor for tests, with a different number in each field.
+/// An event descriptor for tests, in which all numbers are different.
 #[cfg(test)]
 pub(super) const EXAMPLE: Descriptor = Descriptor {
     sequence: 1,

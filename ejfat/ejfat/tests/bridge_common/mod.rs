@@ -36,7 +36,7 @@ pub(crate) fn config(pressure: BackPressure, most_waiting: u32) -> Config {
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
 }
 
-/// Returns a bench in which at most eight events wait for room.
+/// Returns a bench with the back-pressure policy `hold`, in which at most eight complete events wait for room.
 pub(crate) fn hold() -> Bench {
     Bench::new(config(BackPressure::Hold, 8))
 }

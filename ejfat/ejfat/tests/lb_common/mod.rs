@@ -57,8 +57,8 @@ pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_h
 /// The number of the load balancer that [`tables`] belong to.
 pub(crate) const LB: u8 = 2;
 
-/// Returns rules by which a load balancer takes packets of the sender 1, with a calendar whose slots are assigned to
-/// `members` in turn. The rules have no destination address.
+/// Returns rules of the load balancer `lb` with a calendar whose slots are assigned to `members` in turn. The only
+/// source address in the rules is the IPv4 address that belongs to the number 1. The rules have no destination address.
 pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
     let mut all = rules(calendar(lb, 0, members));
     let mut put = |rule| all.insert(rule, true).unwrap();
@@ -70,14 +70,16 @@ pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
     all
 }
 
-/// Returns [`rules_to`] members, with the destination address that belongs to the number `host`.
+/// Returns the rules of [`rules_to`] and a rule for a destination address. The destination address is the IPv4 address
+/// that belongs to the number `host`.
 pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
     let mut all = rules_to(lb, members);
     all.insert(Rule::Destination { address: address(IpVersion::V4, host), lb }, false).unwrap();
     all
 }
 
-/// Returns tables with a calendar whose slots are assigned to `members` in turn.
+/// Returns tables of the load balancer [`LB`] with a calendar whose slots are assigned to `members` in turn. The source
+/// address is the IPv4 address that belongs to the number 1, and the destination address belongs to the number 50.
 pub(crate) fn tables(members: &[u16]) -> Tables {
     Tables::new(&rules_at(lb(LB), 50, members))
 }
@@ -131,7 +133,8 @@ impl Udp {
     }
 }
 
-/// Returns a packet of the sender 1 to the address 50.
+/// Returns an IPv4 packet with the UDP payload `payload`. The source address belongs to the number 1, and the
+/// destination address belongs to the number 50, as in [`tables`].
 pub(crate) fn packet(payload: Vec<u8>) -> Udp {
     let (from, to) = ((address(IpVersion::V4, 1), 4000).into(), (address(IpVersion::V4, 50), 19_522).into());
     Udp { from, to, hops: 9, options: Vec::new(), payload, checksum: true }

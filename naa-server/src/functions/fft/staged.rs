@@ -159,13 +159,18 @@ impl Staged {
         })
     }
 
+    /// Transforms `column`, and then multiplies its numbers by roots of unity as [`turn`](Self::turn) does.
     fn transform_and_turn(&self, at: usize, column: &mut [Complex64], scratch: &mut [Complex64]) {
         self.columns.in_place(column, scratch);
         self.turn(at, column);
     }
 
-    /// Copies each column of `from`, or of `data` if `from` is `None`, to the buffer, runs `step` for the column, and
-    /// copies the column from the buffer to `data`.
+    /// Copies each column of `from` to the buffer for stripes, calls `step` for the column in the buffer, and copies
+    /// the result to the same column of `data`. If `from` is `None`, the columns are those of `data`. The arguments of
+    /// `step` are this value, the index of the column in the matrix, the column, and scratch memory.
+    ///
+    /// # Errors
+    /// Fails with the error of [`Stop::check`] if the call should stop.
     fn each_column(
         &self,
         from: Option<&[Complex64]>,

@@ -5,8 +5,9 @@ use super::{
     *,
 };
 
-/// Runs `calls` calls of the time `time`, one after the other. Returns the source networks of these calls in the order
-/// in which the calls ran. `of` returns the source network of the call with the given ID.
+/// Runs `calls` calls one after the other, each for the time `time`. Returns the numbers of the source networks of
+/// these calls in the order in which the calls ran. `of` returns the number of a call's source network from the call's
+/// ID.
 fn serve(schedule: &mut Schedule, calls: usize, time: Duration, of: impl Fn(u64) -> u32) -> Vec<u32> {
     let serve_one = || {
         let CallId(id) = schedule.next().unwrap();
