@@ -401,6 +401,22 @@ impl Driver for Ibv {
     }
 }
 
+/// Returns an error if a completion queue cannot have room for `depth` completions. The device allows at most `max_cqe`
+/// completions in a completion queue.
+fn check_depth(depth: u32, max_cqe: u32) -> Result<(), Error> {
+    if depth == 0 {
+        return Err(Error::Invalid("the completion queue's depth is zero"));
+    }
+    if depth > max_cqe {
+        return Err(Error::Exhausted {
+            what: "entries of a completion queue",
+            limit: max_cqe.into(),
+            remedy: "use several, or fewer sessions",
+        });
+    }
+    Ok(())
+}
+
 /// Fails with [`Error::Exhausted`] if a queue pair with the capacities `caps` would exceed a limit of the device; the
 /// error contains this limit. The device allows at most `max_qp_wr` work requests in each queue of a queue pair, and at
 /// most `max_sge` scatter-gather elements in one work request.
