@@ -13,8 +13,9 @@ Examples:
   cargo xtask words --seed 7 > sentences.txt
   cargo xtask words --count 50 --within naa --within tests
 
-A reader marks each numbered sentence that is not understood at first reading. In parentheses stand the sentences before
-it in the same paragraph, below it the item and what the item is in. Of 200 at most 4 may be marked.";
+A reader who has read docs/glossary.md marks each numbered sentence that is not understood at first reading. In
+parentheses stand the sentences before it in the same paragraph, below it the item and what the item is in. Of 200 at
+most 4 may be marked.";
 
 /// The folders whose sentences are held to most.
 const FOLDERS: [&str; 6] = ["rdma", "mrsp", "naa-host", "naa-server", "ejfat-bridge", "ejfat/ejfat"];
@@ -46,6 +47,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         }
     }
     ensure!(!all.is_empty(), "there is no Rust in {folders:?}");
+    println!("The project's terms, such as AAR, event and loop service, are in docs/glossary.md.\n");
     let mut random = Random::new(options.seed, 0);
     for number in 1..=options.count.min(all.len()) {
         let drawn = random.below(all.len() as u64) as usize;

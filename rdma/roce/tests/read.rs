@@ -177,8 +177,8 @@ fn a_lost_request_with_nothing_behind_it_is_repeated_by_the_timer() {
     assert_eq!(pair.finish(), ok([1]));
     let times: Vec<_> =
         pair.sent.iter().filter(|p| p.kind == "READ_REQUEST").map(|p| (p.at - start).as_micros()).collect();
-    // A READ request is never sent as a tail probe. The lost READ request is sent again only after the two intervals of
-    // tail probes, 250 us and 500 us, and the retransmission interval of 4000 us.
+    // The requester waits for two tail probes, 250 us and 500 us, before its retransmission timer of 4000 us starts. A
+    // READ request cannot be sent as a tail probe, so nothing is sent at the end of the first two times.
     assert_eq!(times, [0, 250 + 500 + 4000]);
 }
 

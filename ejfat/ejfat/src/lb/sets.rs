@@ -159,8 +159,9 @@ impl Sets {
     /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
     /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
     /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
-    /// with [`StageError::Full`] if there is no room for another set. The first tick of the first set is accepted as
-    /// `from` if `past_first` is true and a lower tick is remembered as routed.
+    /// with [`StageError::Full`] if there is no room for another set. There is one exception from
+    /// [`StageError::Taken`]: if `past_first` is true and some tick is remembered as routed, `from` may be the first tick
+    /// of the first set.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {

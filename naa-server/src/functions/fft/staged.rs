@@ -27,12 +27,17 @@ const LINE: usize = 64 / NUMBER;
 /// `POWERS` numbers.
 const POWERS: usize = 32;
 
-/// A transform of `columns * rows` numbers. A column has `column` numbers, and a row has `row` numbers.
+/// A transform of `column * row` numbers, which are seen as a matrix: the columns are transformed first, and the rows
+/// afterwards.
 #[derive(Debug)]
 pub(super) struct Staged {
+    /// The count of numbers in a column.
     column: usize,
+    /// The count of numbers in a row.
     row: usize,
+    /// The transform of one column.
     columns: Direct,
+    /// The transform of one row.
     rows: Direct,
     roots: Roots,
     _roots: Option<Reservation>,
