@@ -55,10 +55,11 @@ use crate::{
 pub const DELAY: Duration = Duration::from_millis(500);
 /// The time from a decision until its calendar is in force.
 const LEAD: Duration = Duration::from_millis(500);
-/// The amount by which a fill level of 1 instead of 0 lowers a share. It has to be well below the time in which a queue fills divided
-/// by the time until a change shows, or shares oscillate.
+/// The amount by which a fill level of 1 instead of 0 lowers a share. It has to be well below the time in which a queue
+/// fills divided by the time until a change shows, or shares oscillate.
 const GAIN: f64 = 0.05;
-/// A new calendar is due if the slots of a member change by more than this fraction of its present slots, and by more than
+/// A new calendar is due if the slots of a member change by more than this fraction of its present slots, and by more
+/// than
 /// [`HYSTERESIS_SLOTS`]. It is always due if a member is to get its first slots or to lose all of its slots.
 const HYSTERESIS: f64 = 0.03;
 /// This change of a member's slots is computed before rounding, so it may be below 1.
@@ -147,15 +148,15 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller without workers, of calendars with so many slots. `delay` is how old a worker's state may be when its report
-    /// comes, usually [`DELAY`].
+    /// A controller without workers, of calendars with so many slots. `delay` is how old a worker's state may be when
+    /// its report comes, usually [`DELAY`].
     pub fn new(slots: u32, delay: Duration) -> Self {
         let workers = BTreeMap::new();
         Self { slots, delay, workers, period: None, rate: 0.0, acted: Time::default(), has_left: false }
     }
 
-    /// Adds a worker. It gets events once a report says that it is ready. Returns `false`, and does nothing, if the member has
-    /// joined, or if there are as many members as slots.
+    /// Adds a worker. It gets events once a report says that it is ready. Returns `false`, and does nothing, if the
+    /// member has joined, or if there are as many members as slots.
     pub fn join(&mut self, member: MemberId, joining: Joining, now: Time) -> bool {
         let may_join = !self.workers.contains_key(&member) && self.workers.len() < self.slots as usize;
         if may_join {
@@ -179,8 +180,8 @@ impl Controller {
         }
     }
 
-    /// Treats the member's worker as ready, although it has reported nothing since the control plane was started again. Until its
-    /// capacity is known it gets `share`, where 1 is an even share of all members.
+    /// Treats the member's worker as ready, although it has reported nothing since the control plane was started again.
+    /// Until its capacity is known it gets `share`, where 1 is an even share of all members.
     pub fn restore(&mut self, member: MemberId, share: f64) {
         if let Some(worker) = self.workers.get_mut(&member) {
             worker.restored = Some(share);

@@ -212,9 +212,10 @@ fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
 #[test]
 fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     // The 512 events of the honest sender take a page each, so these events use all memory. The sum of the lengths of
-    // these 512 events is equal to `Config::max_claimed`. Each event of an attacker is twice as long as sixteen events
-    // of the honest sender together. The reassembler evicts at most sixteen events for a new event. The eviction of
-    // sixteen events would not make enough room for an attacker's event, so the reassembler refuses this event.
+    // these 512 events is equal to `Config::max_claimed`. An event of an attacker has 64 KiB. Sixteen events of the
+    // honest sender have only 32 KiB together. The reassembler evicts at most sixteen events for a new event. The
+    // eviction of sixteen events would not make enough room for an attacker's event, so the reassembler refuses this
+    // event.
     claims_evict_nothing(128, 512, 2048, &[1; 128], 100);
 }
 

@@ -82,8 +82,8 @@ const fn row(
     Bounds { code, memory, between_checks, inline_bytes }
 }
 
-/// Returns the bounds of the function with the function code `code`, or `None` if [`BOUNDS`] does not contain this
-/// function.
+/// Returns the bounds of a function's memory and time, or `None` if [`BOUNDS`] does not contain the function code
+/// `code`.
 pub fn of(code: FunctionCode) -> Option<&'static Bounds> {
     BOUNDS.iter().find(|bounds| bounds.code == code)
 }

@@ -78,9 +78,9 @@ impl SourceCalls {
 /// The source networks that have no waiting or running call, and that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// The duration is the absolute difference between the source network's [`SourceCalls::served`] and
-    /// [`Schedule::clock`]. The difference is computed when the source network is added to this map, and does
-    /// not change later.
+    /// The duration says how much more or less than its share of time the source network was served. It is the absolute
+    /// difference between the source network's [`SourceCalls::served`] and [`Schedule::clock`]. The difference is
+    /// computed when the source network is added to this map, and does not change later.
     peers: BTreeMap<SourceNetwork, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }

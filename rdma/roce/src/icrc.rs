@@ -124,10 +124,11 @@ impl Icrc {
         }
     }
 
-    /// Adds to the ICRC the bytes that the closure `fold` reads. The argument of `fold` is the current CRC register.
-    /// `fold` returns 128 bytes, and the ICRC is computed from these 128 bytes instead of the bytes that `fold` read.
-    /// The CRC of the returned bytes, computed from a CRC register of 0, must be equal to the CRC of the bytes that
-    /// `fold` read, computed from the current CRC register. Returns false and adds nothing if `fold` returns `None`.
+    /// Adds payload bytes to the ICRC that this method does not get, but that the closure `fold` reads and reduces to
+    /// 128 bytes. The argument of `fold` is the current CRC register. The ICRC is computed from the 128 bytes instead
+    /// of the bytes that `fold` read. The CRC of the 128 bytes, computed from a CRC register of 0, must be equal to the
+    /// CRC of the bytes that `fold` read, computed from the current CRC register. Returns false and adds nothing if
+    /// `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The functions of `Hasher` return and take the CRC register with all bits inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };

@@ -36,9 +36,8 @@ use crate::{
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
 /// Two minimum times between two system calls by which a spinning thread requests CM events from the Linux kernel. The
-/// first one applies while a connection is being set up, and the second one applies while no connection is being set up.
-/// No minimum time applies to a sleeping thread, because the Linux kernel wakes
-/// the thread when a CM event arrives.
+/// first one applies while a connection is being set up, and the second one applies while no connection is being set
+/// up. No minimum time applies to a sleeping thread, because the Linux kernel wakes the thread when a CM event arrives.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum number of bytes of private data that a program can send with a connection request. A REQ has 92 bytes of
 /// private data, of which librdmacm's own header takes up 36.

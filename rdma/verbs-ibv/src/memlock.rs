@@ -21,8 +21,8 @@ fn explained(what: &str, error: io::Error, limit: Option<u64>) -> Error {
             remedy: "raise it with `ulimit -l unlimited`, or memlock in /etc/security/limits.conf, or \
                      LimitMEMLOCK=infinity of a systemd unit",
         },
-        // The text of `Error::Io` takes EAGAIN for the error of a thread that cannot be started, and then advises
-        // `ulimit -u`. This crate starts no thread, so the source of this `Error::Io` is an error without a number.
+        // The text of an `Error::Io` with the number EAGAIN advises `ulimit -u`, which helps if a thread cannot be
+        // started. That advice would be wrong here, so this error has no number.
         (Some(libc::EAGAIN), None) => Error::io(
             format!("the device {what}"),
             io::Error::other(format!("{error}; the device has no resources left, use fewer sessions")),

@@ -10,8 +10,9 @@ pub(super) fn bounds(slots: u32, even: f64, least_factor: f64, greatest_factor: 
     (least, most.clamp(least, slots))
 }
 
-/// Loosens bounds that exclude each other, in proportion, with an alarm. Only the first `running` members' bounds are loosened, of
-/// which there is one at least; the others are to have one slot each. There are no more members than slots.
+/// Loosens bounds that exclude each other, in proportion, with an alarm. Only the first `running` members' bounds are
+/// loosened, of which there is one at least; the others are to have one slot each. There are no more members than
+/// slots.
 pub(super) fn loosen(slots: u32, demands: &mut [Demand], running: usize, alarms: &mut Vec<Alarm>) {
     let sum = |demands: &[Demand], of: fn(&Demand) -> u32| -> u64 {
         demands.iter().map(|demand| u64::from(of(demand))).sum()

@@ -53,7 +53,8 @@ pub(super) fn shares(claims: &[Claim]) -> Vec<f64> {
     shares
 }
 
-/// Fills shares up to a sum of 1: workers get no more than is known that they can take while others may be able to take it.
+/// Fills shares up to a sum of 1: workers get no more than is known that they can take while others may be able to take
+/// it.
 fn filled(claims: &[Claim], mut shares: Vec<f64>) -> Vec<f64> {
     let is_unknown = |claim: &Claim| matches!(claim, Claim::Unknown(_));
     for (is_wanted, most) in [(false, 1.0 / RESERVED), (true, f64::INFINITY)] {

@@ -59,8 +59,8 @@ pub struct Joining {
 struct Base {
     came: Time,
     report: Report,
-    /// Whether it may have been held up, and the long time before it was not used. The time behind it is too short then, and
-    /// not used either.
+    /// Whether it may have been held up, and the long time before it was not used. The time behind it is too short
+    /// then, and not used either.
     is_late: bool,
 }
 
@@ -83,8 +83,8 @@ pub(super) struct Worker {
     pub(super) joining: Joining,
     /// When it was ready for the first time.
     pub(super) begun: Option<Time>,
-    /// The share that the worker had before the control plane was started again, where 1 is an even share. While this is set, the
-    /// worker counts as ready without a report; it is cleared as soon as the worker is not ready.
+    /// The share that the worker had before the control plane was started again, where 1 is an even share. While this
+    /// is set, the worker counts as ready without a report; it is cleared as soon as the worker is not ready.
     pub(super) restored: Option<f64>,
     pub(super) newest: Option<(Time, Report)>,
     base: Option<Base>,

@@ -101,8 +101,8 @@ impl<'a> Compiler<'a> {
         ranges.into_iter().map(|(first, epoch)| (first, epoch.and_then(calendar))).collect()
     }
 
-    /// Adds the slots of an epoch's calendar to the array `self.slots`, except slots whose numbers do not fit into `bits`
-    /// bits. Returns the part of the array that these slots take up.
+    /// Adds the slots of an epoch's calendar to the array `self.slots`, except slots whose numbers do not fit into
+    /// `bits` bits. Returns the part of the array that these slots take up.
     fn slots_of(&mut self, epoch: u32, bits: u8) -> SlotsAt {
         let (lb, begin) = (self.lb, self.slots.len());
         let rules = self.rules.calendar.range((lb, epoch, 0)..=(lb, epoch, low_bits(bits)));

@@ -291,9 +291,9 @@ impl DataPlane {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that applies to a load balancer's next tick, as described for
-    /// [`DataPlane::stage_next`]. If the load balancer has remembered no tick as routed so far, the result is the first
-    /// tick of the current set.
+    /// Returns the first tick of the set that applies to the tick after the highest tick that a load balancer remembers
+    /// as routed. If the load balancer has remembered no tick as routed so far, the result is the first tick of the
+    /// current set.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from

@@ -26,8 +26,8 @@ pub(super) struct PacketCounters {
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The sums of the counters that members lost because no tables had a rule for them any more. The key is the
-    /// member id, so members with the same id on different load balancers share one sum.
+    /// The counts of members whose counters were removed, because no tables have a rule for these members any more. The
+    /// key is the member id, and the counts of members with the same id on different load balancers are added up.
     forgotten: BTreeMap<u16, Traffic>,
     /// The members for which the tables for ticks above the highest routed tick have no rule.
     leaving: BTreeMap<(LbId, u16), Leaving>,

@@ -41,11 +41,11 @@ pub struct Config {
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
-    /// The maximum total size in bytes of all pages into which segments are copied. A page counts once for each segment
-    /// that is copied into it, but no event counts for more than the size of all its pages. If this memory is full, the
-    /// sender with the most memory loses its largest open event. The segment is dropped instead if it belongs to this
-    /// event, or if this event has too little memory. If senders that never completed an event have more than half of
-    /// the memory of all open events, only these senders can lose an event.
+    /// The maximum total size in bytes of all pages into which segments are copied. The reassembler does not record
+    /// which pages have bytes already, so it counts the pages of each segment. An event counts for at most the size of
+    /// all its pages. If this memory is full, the sender with the most memory loses its largest open event. The segment
+    /// is dropped instead if it belongs to this event, or if this event has too little memory. If senders that never
+    /// completed an event have more than half of the memory of all open events, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
