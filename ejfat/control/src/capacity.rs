@@ -59,8 +59,7 @@ const LEAD: Duration = Duration::from_millis(500);
 /// fills divided by the time until a change shows, or shares oscillate.
 const GAIN: f64 = 0.05;
 /// A new calendar is due if the slots of a member change by more than this fraction of its present slots, and by more
-/// than
-/// [`HYSTERESIS_SLOTS`]. It is always due if a member is to get its first slots or to lose all of its slots.
+/// than [`HYSTERESIS_SLOTS`]. It is always due if a member is to get its first slots or to lose all of its slots.
 const HYSTERESIS: f64 = 0.03;
 /// This change of a member's slots is computed before rounding, so it may be below 1.
 const HYSTERESIS_SLOTS: f64 = 0.6;
