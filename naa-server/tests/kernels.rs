@@ -276,6 +276,15 @@ fn a_skippable_frame_between_two_blocks_is_refused() {
 }
 
 #[test]
+fn a_frame_that_is_cut_off_behind_an_empty_block_is_refused() {
+    let (begin, _) = LZ4_FRAMES[1].split_at(14);
+    for empty in ["00000080", "0100000000"] {
+        let result = lz4::decompress(&unhex(&[begin, empty].concat()), &mut [0; 100]);
+        assert!(matches!(result, Err(CallFailure::Input(_))), "{empty}: {result:?}");
+    }
+}
+
+#[test]
 fn a_bomb_stops_at_the_end_of_the_output() {
     let zeros = vec![0; 64 << 20];
     for codec in CODECS {

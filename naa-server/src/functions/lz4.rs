@@ -45,8 +45,8 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
 /// # Errors
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
 /// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
-/// the field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size or states a
-/// wrong content size. Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
+/// the field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size or if the
+/// sum is not larger than `out`. Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
@@ -109,7 +109,10 @@ fn decompress_with(
                 let full = produced == out.len();
                 let room = if full { &mut spare[..] } else { &mut out[produced..end] };
                 match decoder.read(room).map_err(|error| CallFailure::Input(error.to_string().into()))? {
-                    0 if decoder.get_ref().starved => {
+                    // A decoder that has read an empty block last may not have looked for the end mark behind it.
+                    0 if decoder.get_ref().starved
+                        || decoder.get_ref().data.is_empty() && !frame.is_whole =>
+                    {
                         return Err(CallFailure::Input("LZ4 frame is cut off".into()));
                     }
                     0 if decoder.get_ref().data.is_empty() => break,

@@ -19,6 +19,8 @@ pub(super) struct Frame {
     /// The number of bytes to which the frame decompresses, or `None` if the frame does not state this number.
     pub(super) content: Option<u64>,
     pub(super) is_skippable: bool,
+    /// True if the end of the frame was found. A frame in the legacy format has no end mark, so it ends with the data.
+    pub(super) is_whole: bool,
 }
 
 impl Frame {
@@ -34,7 +36,8 @@ impl Frame {
             let len = word(4).and_then(|len| usize::try_from(len).ok()?.checked_add(8));
             let whole = len.filter(|len| *len <= data.len());
             let (len, content) = whole.map_or((data.len(), None), |len| (len, Some(0)));
-            return Ok(Self { len, content, is_skippable: whole.is_some() });
+            let is_whole = whole.is_some();
+            return Ok(Self { len, content, is_skippable: is_whole, is_whole });
         }
         // A frame in the legacy format has neither flags nor checksums.
         let is_legacy = data.starts_with(&LEGACY_MAGIC);
@@ -43,7 +46,8 @@ impl Frame {
         let [dictionary, size] = [bytes_if(1, 4), bytes_if(8, 8)];
         let [checksum, block_checksum] = [bytes_if(4, 4), bytes_if(16, 4)];
         let stated = data.get(6..).and_then(<[u8]>::first_chunk).copied().map(u64::from_le_bytes);
-        let cut = Self { len: data.len(), content: stated.filter(|_| size != 0), is_skippable: false };
+        let content = stated.filter(|_| size != 0);
+        let cut = Self { len: data.len(), content, is_skippable: false, is_whole: is_legacy };
         if flags == 0 && !is_legacy {
             return Ok(cut);
         }
@@ -57,7 +61,7 @@ impl Frame {
             // A block of length 0 is the end mark. The highest bit says whether the block is compressed.
             if header == 0 {
                 let len = at + checksum;
-                return Ok(if len <= data.len() { Self { len, ..cut } } else { cut });
+                return Ok(if len <= data.len() { Self { len, is_whole: true, ..cut } } else { cut });
             }
             at = at.saturating_add((header & 0x7fff_ffff) as usize + block_checksum);
         }
