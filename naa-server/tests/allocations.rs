@@ -135,9 +135,7 @@ fn functions_allocate_no_more_than_their_bounds_say() {
         let before = call.quota.used();
         let mut result = None;
         let peak = peak(|| result = Some(call.make()));
-        // `done` is false only if the call fails with `OVER_LIMIT`. A call with a frame in LZ4's legacy format fails
-        // with an error other than `OVER_LIMIT`, because this format has no end mark, and the decoder asks for bytes
-        // after the frame.
+        // `done` is false only if the call fails with `OVER_LIMIT`.
         let done =
             result.is_some_and(|result| !result.is_err_and(|why| why.code() == ReturnCode::OVER_LIMIT));
         assert!(done, "{arguments:?} is refused with {bound} bytes to spare");

@@ -285,6 +285,22 @@ fn a_frame_that_is_cut_off_behind_an_empty_block_is_refused() {
 }
 
 #[test]
+fn a_frame_in_the_legacy_format_is_read_to_the_end_of_its_last_block() {
+    let frame = unhex("02214c18060000005068656c6c6f06000000502c20796f75");
+    let mut out = [0; 10];
+    assert_eq!(lz4::decompress(&frame, &mut out), Ok(10));
+    assert_eq!(&out, b"hello, you");
+    for len in 1..frame.len() {
+        let result = lz4::decompress(&frame[..len], &mut out);
+        match len {
+            4 => assert_eq!(result, Ok(0)),
+            14 => assert_eq!(result, Ok(5)),
+            _ => assert!(matches!(result, Err(CallFailure::Input(_))), "{len} bytes: {result:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_bomb_stops_at_the_end_of_the_output() {
     let zeros = vec![0; 64 << 20];
     for codec in CODECS {

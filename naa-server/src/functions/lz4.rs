@@ -91,7 +91,7 @@ fn decompress_with(
     stop: &Stop,
     quota: ScratchQuota<'_>,
 ) -> Result<usize, CallFailure> {
-    let mut decoder = FrameDecoder::new(InputReader { data: &[], starved: false });
+    let mut decoder = FrameDecoder::new(&[][..]);
     let mut produced = 0;
     let mut charge = DecoderCharge { quota, bytes: 0, reserved: Vec::new() };
     let mut rest = data;
@@ -101,7 +101,7 @@ fn decompress_with(
         rest = behind;
         if !frame.is_skippable {
             charge.for_frame(bytes)?;
-            decoder.get_mut().data = bytes;
+            *decoder.get_mut() = bytes;
             loop {
                 stop.check()?;
                 let mut spare = [0];
@@ -109,13 +109,11 @@ fn decompress_with(
                 let full = produced == out.len();
                 let room = if full { &mut spare[..] } else { &mut out[produced..end] };
                 match decoder.read(room).map_err(|error| CallFailure::Input(error.to_string().into()))? {
-                    // A decoder that has read an empty block last may not have looked for the end mark behind it.
-                    0 if decoder.get_ref().starved
-                        || decoder.get_ref().data.is_empty() && !frame.is_whole =>
-                    {
+                    // The decoder reports the end of its input like the end of a frame.
+                    0 if decoder.get_ref().is_empty() && frame.is_whole => break,
+                    0 if decoder.get_ref().is_empty() => {
                         return Err(CallFailure::Input("LZ4 frame is cut off".into()));
                     }
-                    0 if decoder.get_ref().data.is_empty() => break,
                     // A block decompressed to no bytes.
                     0 => {}
                     _ if full => {
@@ -167,22 +165,6 @@ fn decoder_bytes(data: &[u8]) -> usize {
         data.get(5).map_or(0, |sizes| BLOCKS[usize::from(sizes >> 4 & 3)])
     };
     FIXED_BYTES + block + if is_linked { 2 * block } else { block }
-}
-
-/// The rest of the frame that the decoder reads. `starved` is true if the decoder tried to read beyond the end of the
-/// frame. The decoder reports the end of its input like the end of a frame, so only `starved` shows that a frame is cut
-/// off.
-struct InputReader<'a> {
-    data: &'a [u8],
-    starved: bool,
-}
-
-impl Read for InputReader<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let n = self.data.read(out)?;
-        self.starved |= n == 0 && !out.is_empty();
-        Ok(n)
-    }
 }
 
 pub(super) fn run_compress(arguments: &Arguments, mut data: CallData<'_>) -> Result<usize, CallFailure> {

@@ -19,7 +19,8 @@ pub(super) struct Frame {
     /// The number of bytes to which the frame decompresses, or `None` if the frame does not state this number.
     pub(super) content: Option<u64>,
     pub(super) is_skippable: bool,
-    /// True if the end of the frame was found. A frame in the legacy format has no end mark, so it ends with the data.
+    /// True if the end of the frame was found. A frame in the legacy format has no end mark, so it ends with the data if
+    /// the last block is complete.
     pub(super) is_whole: bool,
 }
 
@@ -47,7 +48,7 @@ impl Frame {
         let [checksum, block_checksum] = [bytes_if(4, 4), bytes_if(16, 4)];
         let stated = data.get(6..).and_then(<[u8]>::first_chunk).copied().map(u64::from_le_bytes);
         let content = stated.filter(|_| size != 0);
-        let cut = Self { len: data.len(), content, is_skippable: false, is_whole: is_legacy };
+        let cut = Self { len: data.len(), content, is_skippable: false, is_whole: false };
         if flags == 0 && !is_legacy {
             return Ok(cut);
         }
@@ -65,7 +66,7 @@ impl Frame {
             }
             at = at.saturating_add((header & 0x7fff_ffff) as usize + block_checksum);
         }
-        Ok(cut)
+        Ok(Self { is_whole: is_legacy && at == data.len(), ..cut })
     }
 }
 
