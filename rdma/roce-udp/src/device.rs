@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// The maximum time by which the progress owner may sleep past a timer that another thread sets during the sleep. If
-/// the progress owner would sleep longer, the thread that sets the timer wakes the progress owner, which then sleeps
-/// only until the timer is due.
+/// the sleep would end more than this time after the timer is due, the thread that sets the timer wakes the progress
+/// owner. The progress owner then sleeps again, but only until the timer is due.
 const SLACK: Duration = Duration::from_micros(50);
 
 #[derive(Debug)]

@@ -23,7 +23,8 @@ use crate::{
     waiters::Waiters,
 };
 
-/// The maximum number of messages, of up to 64 KiB each, that are taken from the socket per turn.
+/// The maximum number of messages that are taken from the socket per turn. Such a message is one datagram, or several
+/// datagrams that the Linux kernel merged (GRO), with less than 64 KiB together.
 const RECEIVE_MESSAGES: usize = 16;
 /// The maximum number of datagrams that are built before they are handed to the kernel.
 const SEND_SEGMENTS: usize = 512;
@@ -118,8 +119,10 @@ impl Engine {
     /// progress thread makes it.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.counters.turns += 1;
-        // Because the clock is read before datagrams are received, a datagram that arrived before a timer was due is
-        // handled before this timer, even if this thread was not scheduled for a long time.
+        // The clock is read before datagrams are received, and only timers that were due at this time are handled in
+        // this turn. So a datagram that arrived before a timer was due is handled before this timer, even if this
+        // thread was not scheduled for a long time. If more datagrams wait than one turn receives, the timer is delayed
+        // for at most `MAX_TIMER_DELAY`.
         let mut now = self.now();
         let received = self.receive(now);
         let delay = if self.receive.is_full() { MAX_TIMER_DELAY } else { Duration::ZERO };
@@ -194,8 +197,8 @@ impl Engine {
         turn
     }
 
-    /// Adds the packet in `transmit` to the send batch; returns false if the send batch has no room for the
-    /// packet.
+    /// Adds the packet that the field `transmit` describes to the send batch; returns false if the send batch has no
+    /// room for the packet.
     fn build(&mut self) -> bool {
         let packet = &self.transmit;
         let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {

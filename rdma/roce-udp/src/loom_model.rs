@@ -117,8 +117,8 @@ impl DeviceModel {
         }
     }
 
-    /// Waits on the socket as the progress thread while this thread is the progress owner. Returns true if the waits of
-    /// all callers have ended, and false if a caller became the progress owner.
+    /// Makes the progress thread, which calls this function, sleep on the socket while it is the progress owner.
+    /// Returns true if the waits of all callers have ended, and false if a caller became the progress owner.
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {

@@ -116,7 +116,8 @@ impl Port {
     }
 
     /// Receives available messages, without waiting. Returns the number of messages that are now in `batch`; 0 means
-    /// that no message has arrived. If [`RecvBatch::is_full`] is true, more messages may be waiting in the socket.
+    /// that no usable message has arrived. If [`RecvBatch::is_full`] is true, more messages may be waiting in the
+    /// socket.
     ///
     /// # Errors
     /// Fails if the operating system cannot receive on the socket. Up to eight errors that only report about datagrams

@@ -16,8 +16,9 @@ pub(crate) struct Spinner {
     idle_turns: u32,
 }
 
-/// Records whether other threads need the core on which a wait polls. While other threads need the core, a waiting
-/// thread does not poll, because polling would delay the peer's response.
+/// Records whether other threads need the core on which a wait polls. While other threads need the core, an adaptive
+/// wait sleeps and does not poll. One of these threads may belong to a peer on the same machine, and polling would
+/// delay the response of this peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
     until: Option<Instant>,

@@ -136,7 +136,7 @@ fn memory_may_go_while_it_is_being_sent() {
         near.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 8 << 20)]));
         thread::sleep(Duration::from_micros(100 * (round % 5)));
         let region = if round % 2 == 0 { source } else { target };
-        // The region is unmapped here, and the next round soon uses its addresses again.
+        // The memory of the region is unmapped here, and a region of the next round may get the same addresses.
         drop(region);
         let status = near.completion(WaitMode::Block).status;
         let expected = match round % 2 {

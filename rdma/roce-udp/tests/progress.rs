@@ -126,7 +126,8 @@ fn one_sided_operations_go_on_while_nobody_waits() {
     connect(&a, &b);
     let (source, target) = (a.region(1 << 20), b.region(1 << 20));
     for round in 0..20 {
-        // No thread waits on the device of `b` now, and its progress thread sleeps in some of the rounds.
+        // No thread waits on the device of `b` in any round. From round 10 on, the pause of 10 ms is long enough for
+        // the progress thread of this device to fall asleep.
         thread::sleep(Duration::from_millis(round / 10 * 10));
         let start = Instant::now();
         a.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 1 << 20)]));

@@ -126,8 +126,8 @@ fn ip(arguments: &str) -> io::Result<()> {
     Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// Makes a veth pair between this network namespace and the network namespace of `thread`. Because of `gso_max_segs 1`,
-/// the Linux kernel splits super-packets before they are on the wire, as it does for most NICs.
+/// Makes a veth pair between this network namespace and the network namespace of `thread`. The option `gso_max_segs 1`
+/// makes the Linux kernel split each super-packet before it enters the veth pair, which could carry it whole.
 fn connect(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;

@@ -165,9 +165,9 @@ fn the_interval_does_not_exceed_the_ack_timeout() {
     assert_eq!(turns.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1048, 2097, 3145]);
 }
 
-/// Makes a pair with an ACK timeout of 1.049 ms, makes the wire lose all packets from B, and runs the pair until A
-/// gives up. The first value of the result is the duration of the run in microseconds. The second value of the result
-/// is the pair.
+/// Makes a pair with `retry_count` retries and the ACK timeout code 8, which stands for 1.049 ms. Then makes the wire
+/// lose all packets from B, posts two WRITEs at A, and runs the pair until A gives up. The first value of the result is
+/// the duration of the run in microseconds. The second value of the result is the pair.
 fn gives_up_after(retry_count: u8) -> (u64, Pair) {
     let mut pair = Pair::with(|setup| (setup.ack_timeout, setup.retry_count) = (8, retry_count));
     pair.silence(B);
@@ -210,7 +210,7 @@ fn an_ack_timeout_of_zero_never_gives_up() {
     pair.write(1, MTU);
     pair.drive_for(Duration::from_secs(600));
     assert_eq!((pair.a.completed(), pair.a.state()), (vec![], "connected"));
-    // The peer is probed at least once a second.
+    // The retransmission interval is at most 1 s, so A sends at least 600 packets in 600 s.
     assert!(pair.requests().len() >= 600, "{} packets", pair.requests().len());
     pair.clear_rules();
     assert_eq!(pair.finish(), ok([1]));
@@ -356,7 +356,9 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.write(2, 20 * MTU);
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
-    // Packet 15 fills the congestion window, so it requests an acknowledgement although packet 13 has requested one.
+    // A requests an acknowledgement with every fourth packet (3, 7), with the last packet of a message (9), and then
+    // again with the fourth packet (13). Packet 15 fills the congestion window of 16 packets, so it requests an
+    // acknowledgement although packet 13 has requested one.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

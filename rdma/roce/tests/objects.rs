@@ -374,7 +374,8 @@ fn a_rejection_releases_a_request_that_is_over() {
             pair.drive_for(DELAY);
             not_found(pair.b.endpoint.reject(pair.now, id, &[]));
         } else {
-            // B rejects the request by itself, because the application has not accepted or rejected it for 30 s.
+            // All packets of A are lost now, so B does not learn that A gives up. B rejects the request by itself,
+            // because the application has not accepted or rejected it for 30 s.
             pair.silence(A);
             pair.drive_for(Duration::from_millis(30_100));
             invalid(pair.b.endpoint.reject(pair.now, id, &[]));

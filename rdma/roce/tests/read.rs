@@ -177,8 +177,9 @@ fn a_lost_request_with_nothing_behind_it_is_repeated_by_the_timer() {
     assert_eq!(pair.finish(), ok([1]));
     let times: Vec<_> =
         pair.sent.iter().filter(|p| p.kind == "READ_REQUEST").map(|p| (p.at - start).as_micros()).collect();
-    // The requester waits for two tail probes, 250 us and 500 us, before its retransmission timer of 4000 us starts. A
-    // READ request cannot be sent as a tail probe, so nothing is sent at the end of the first two times.
+    // The requester waits 250 us until its first tail probe, then 500 us until its second tail probe, and then 4000 us
+    // until it sends all unacknowledged packets again. A READ request is never a tail probe, so nothing is sent at the
+    // times of the two tail probes.
     assert_eq!(times, [0, 250 + 500 + 4000]);
 }
 

@@ -105,7 +105,7 @@ mod x86 {
     /// Multiplies the polynomials in `lane` by the powers of x in `factors`, and adds `next`.
     #[target_feature(enable = "avx512f,vpclmulqdq")]
     fn step(lane: __m512i, factors: __m512i, next: __m512i) -> __m512i {
-        /// The truth table that makes the instruction compute the exclusive or of its three operands.
+        /// The truth table by which `_mm512_ternarylogic_epi64` computes the exclusive or of its three operands.
         const XOR: i32 = 0x96;
         let low = _mm512_clmulepi64_epi128::<0x00>(lane, factors);
         let high = _mm512_clmulepi64_epi128::<0x11>(lane, factors);

@@ -16,7 +16,8 @@ const BUFFER: usize = 1 << 16;
 /// The largest number of messages that one system call receives.
 const MOST: usize = 32;
 
-/// Memory for the control messages that are enabled on a port: ECN, GRO segment size, overflow count (24 bytes each).
+/// Memory for the control messages that are enabled on a port: ECN, GRO segment size, and overflow count. Each of the
+/// three takes at most 24 bytes, so 8 of the 80 bytes stay unused.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 struct Control([u8; 80]);
@@ -109,8 +110,9 @@ impl RecvBatch {
         })
     }
 
-    /// Returns true if the last call received as many messages as it requested, so that more messages may be waiting.
-    /// The result is always false for a batch with only one buffer.
+    /// Returns true if the batch has several buffers, and the last call of [`Port::recv`](crate::socket::Port::recv)
+    /// received as many messages as it requested, so that more messages may be waiting. If the batch has only one
+    /// buffer, the result is always false, although more messages may be waiting.
     pub fn is_full(&self) -> bool {
         self.ask > 1
     }

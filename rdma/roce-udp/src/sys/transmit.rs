@@ -159,8 +159,9 @@ impl SendBatch {
         if fits { group.segments } else { 0 }
     }
 
-    /// Sends all messages, or as many as the socket's send buffer can take; the unsent messages stay in the batch in
-    /// their order. When all messages have been sent, the batch is empty and its memory is free for new segments.
+    /// Sends all messages (super-packets and single datagrams), or as many as the socket's send buffer can take; the
+    /// unsent messages stay in the batch in their order. When all messages have been sent, the batch is empty and its
+    /// memory is free for new segments.
     ///
     /// Each message is sent whole or not at all. If the kernel refuses a message, the message is dropped and counted;
     /// if the interface cannot split a super-packet, the super-packet stays in the batch, and [`Rest::GsoRefused`] is
