@@ -8,7 +8,8 @@ pub const VARIABLE: &str = "NAA_PROVIDER";
 /// The provider that a program is to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProviderChoice {
-    /// The verbs provider if an RDMA device has the local address, otherwise the embedded provider.
+    /// The verbs provider if an RDMA device has the local address, otherwise the embedded provider. The embedded
+    /// provider is also chosen if the RDMA device is soft-RoCE and rdma-core cannot be used.
     #[default]
     Auto,
     /// The verbs provider: rdma-core, for NICs and the Linux kernel's soft-RoCE.

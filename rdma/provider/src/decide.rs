@@ -101,8 +101,8 @@ pub(crate) fn decide(local: IpAddr, choice: ProviderChoice, machine: &Machine) -
             (None, _) => Ok(Decision {
                 provider: Provider::Embedded,
                 why: no_device(local, &machine.devices),
-                // On loopback, the embedded provider is expected, because nobody expects an RDMA device on a loopback
-                // address.
+                // The embedded provider does not surprise a user who chose a loopback address, because RDMA devices
+                // usually have no loopback address.
                 is_surprising: !machine.devices.is_empty() && !local.is_loopback(),
             }),
         },

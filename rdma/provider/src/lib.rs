@@ -2,7 +2,7 @@
 //!
 //! [`choose`] decides and gives the reason, but opens no device. If opening a verbs device fails, the embedded provider
 //! never replaces it silently. The provider that is chosen depends only on the RDMA devices of the machine, on whether
-//! rdma-core can be used, and on the choice of the user. The reason for the choice is always reported.
+//! rdma-core can be used, and on the choice of the user. [`Chosen::why`] and [`Opened::why`] contain the reason.
 //!
 //! ```rust
 //! use naa_provider::{DeviceConfig, ProviderChoice, free_loopback, open};
@@ -61,7 +61,8 @@ pub struct Opened {
     pub is_surprising: bool,
 }
 
-/// Decides on the provider for `local`, a concrete address of this machine.
+/// Decides on the provider for `local`, which must be one address of this machine, and not a wildcard address such as
+/// 0.0.0.0.
 ///
 /// # Errors
 /// The verbs provider is required if the user chose it, or if a NIC has the address and the user chose no provider.

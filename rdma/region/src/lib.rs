@@ -1,4 +1,5 @@
-//! Allocates page-aligned memory for regions; the memory stays allocated after the region was deregistered.
+//! Allocates page-aligned memory for regions. Deregistering a region does not free its memory, which stays mapped until
+//! the last [`Memory`] that refers to it is dropped.
 //!
 //! Every region is a mapping of its own, so that its pages are free for other programs as soon as the region is
 //! unmapped. No page of a region contains bytes that do not belong to the region, so a peer cannot see other data of

@@ -35,9 +35,10 @@ use crate::{
 /// The time limit for each of two steps: resolving the peer's address, and resolving the route. The limit of 2 seconds
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
-/// Two minimum times between two system calls by which a spinning thread requests CM events from the Linux kernel. The
-/// first one applies while a connection is being set up, and the second one applies while no connection is being set
-/// up. No minimum time applies to a sleeping thread, because the Linux kernel wakes the thread when a CM event arrives.
+/// A spinning thread requests CM events from the Linux kernel by system calls. The first time is the minimum time from
+/// one of these calls to the next while a connection is being set up. The second time is the minimum time while no
+/// connection is being set up. No minimum time applies to a sleeping thread, because the Linux kernel wakes the thread
+/// when a CM event arrives.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum number of bytes of private data that a program can send with a connection request. A REQ has 92 bytes of
 /// private data, of which librdmacm's own header takes up 36.
@@ -102,8 +103,9 @@ struct CmConnections {
     events: VecDeque<CmEvent>,
     /// The time at which events were last requested from the Linux kernel.
     asked: Option<Instant>,
-    /// An upper bound of the number of connections that are being set up. `Channel::pump` counts these connections, and
-    /// `CmConnections::add` adds 1 for each new connection or listener.
+    /// An upper bound of the number of connections that are being set up. Each call of `Channel::pump` counts these
+    /// connections anew. Between these calls, `CmConnections::add` adds 1 for each new connection or listener, but
+    /// nothing is subtracted for connections that end.
     pending: usize,
     /// The number of polls of the program since events were last requested from the Linux kernel.
     polls: u32,
@@ -429,8 +431,8 @@ impl CmConnection {
             }
             (State::Accepted { qp, .. } | State::Open { qp }, What::Disconnected | What::Removed) => {
                 flush(&qp);
-                // The peer has sent a DREQ and waits for the DREP, which `disconnect` sends. If this side disconnected
-                // before the peer did, `disconnect` fails; the connection ends nevertheless, so the error is ignored.
+                // If the peer has sent a DREQ, the peer waits for the DREP, which `disconnect` sends. An error is
+                // ignored, because the connection ends even if the peer cannot be notified.
                 let _ = self.raw.disconnect();
                 Some(CmEvent::Disconnected { id })
             }

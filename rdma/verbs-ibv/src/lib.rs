@@ -45,10 +45,10 @@ use verbs::{Context, Error};
 pub struct VerbsConfig {
     /// If true, memory that the program has deregistered stays registered with the device. A kept registration ends
     /// after the object that keeps the memory mapped ([`verbs::Memory::owner`]) is dropped, or when a new registration
-    /// fails for lack of memory. If the program registers the same buffer with the same rights again before that, the
-    /// registration costs almost nothing. The RKey of a kept registration stays valid after the end of the session that
-    /// used the RKey. Servers do not set this option, because a host could otherwise use the RKey of an earlier
-    /// session.
+    /// fails for lack of memory. If the program registers the same buffer with the same rights again while its
+    /// registration is kept, the call costs almost nothing. The RKey of a kept registration stays valid after the end
+    /// of the session that used the RKey. Servers do not set this option, because a host could otherwise use the RKey
+    /// of an earlier session.
     pub keep_registrations: bool,
 }
 

@@ -80,9 +80,9 @@ pub struct EstablishedParam {
     pub private_data: Vec<u8>,
     /// The path MTU: the most bytes of payload per packet.
     pub path_mtu: u32,
-    /// The number of READs that the peer may have outstanding at this side, on which both sides agreed.
+    /// The number of READs that the peer may have outstanding at this side. Both sides agreed on this number.
     pub responder_resources: u8,
-    /// The number of READs that this side may have outstanding at the peer, on which both sides agreed.
+    /// The number of READs that this side may have outstanding at the peer. Both sides agreed on this number.
     pub initiator_depth: u8,
     /// True if the peer runs the embedded provider of this project. The verbs provider always reports false.
     pub embedded_peer: bool,

@@ -189,15 +189,15 @@ pub trait Driver: Send + Sync + 'static {
     /// the limit of locked memory.
     fn reg_mr(&self, pd: PdId, memory: &Memory, access: Access) -> Result<MrKeys, Error>;
     /// Changes the access rights of peers; the new rights must be among the rights with which the region was
-    /// registered. If [`DeviceAttr::revokes`] is true, every access that is no longer permitted has ended when the call
-    /// returns (`ibv_rereg_mr` with `IBV_REREG_MR_CHANGE_ACCESS`).
+    /// registered. The method corresponds to `ibv_rereg_mr` of libibverbs with `IBV_REREG_MR_CHANGE_ACCESS`. If
+    /// [`DeviceAttr::revokes`] is true, every access that is no longer permitted has ended when the call returns. If
+    /// [`DeviceAttr::revokes`] is false, the call checks its arguments, but changes no access rights.
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered. If
-    /// [`DeviceAttr::revokes`] is false, the embedded provider checks the arguments of the call, but changes no access
-    /// rights.
+    /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
-    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory.
+    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory, unless
+    /// the verbs provider keeps the registration.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
     /// Creates a completion queue with room for `depth` completions.
@@ -264,9 +264,9 @@ pub trait Driver: Send + Sync + 'static {
     /// [`Error::Busy`] if another listener has the port. If `port` is 0 and no port is free, the embedded provider
     /// fails with [`Error::Exhausted`].
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Starts to connect `qp` to the TCP-space address `remote`. The program must call [`next_event`](Self::next_event)
-    /// repeatedly or wait on `channel` until the attempt ends, because the verbs provider continues the attempt only
-    /// during these calls.
+    /// Starts to connect `qp` to the listener at `remote`, whose port is a TCP-space port (RDMA_PS_TCP). The program
+    /// must call [`next_event`](Self::next_event) repeatedly or wait on `channel` until the attempt ends, because the
+    /// verbs provider continues the attempt only during these calls.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
@@ -283,10 +283,10 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if the request was accepted or rejected before or if a value of `param` is out of
-    /// range, and with [`Error::QpState`] if the queue pair cannot be connected.
+    /// range, and with [`Error::QpState`] or [`Error::Io`] if the queue pair cannot be connected.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
-    /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The program must not use `id`
-    /// afterwards.
+    /// Rejects a connection request with the reason [`CONSUMER_DEFINED`](crate::RejectReason::CONSUMER_DEFINED) and at
+    /// most 148 bytes of private data. The program must not use `id` afterwards.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request does not exist any more, with [`Error::Invalid`] if the request
@@ -299,15 +299,14 @@ pub trait Driver: Send + Sync + 'static {
     /// Destroys a listener or a connection; if the connection is still open, it is disconnected first.
     fn destroy_id(&self, id: CmId) -> Result<(), Error>;
 
-    /// Waits until an object of `on` has something to poll. If no other thread does the device's work, the waiting
-    /// thread does the work during the wait.
+    /// Waits until an object of `on` has something to poll, until `deadline`, or until a call of
+    /// [`interrupt`](Self::interrupt) ends the wait. The engine of the embedded provider needs a thread that makes its
+    /// turns: receive, timers, send. If no other thread makes the turns, the waiting thread makes them during the wait.
     fn wait(&self, on: WaitOn, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error>;
     /// Waits like [`wait`](Self::wait) with [`WaitMode::Block`], and also returns [`Wake::Ready`] when `beside` is
-    /// readable. If no other thread does the device's work, the waiting thread does the work during the whole wait. If
-    /// another thread does the device's work, the embedded provider does not watch `beside`, and the call returns after
-    /// at most half a millisecond, so that the program can check `beside` itself. A program that sleeps on the file
-    /// descriptor of [`descriptor`](Self::descriptor) does not do the device's work itself, but leaves the work to
-    /// other threads.
+    /// readable. If another thread makes the turns of the embedded provider's engine, nothing watches `beside`. The
+    /// call then returns [`Wake::TimedOut`] after at most half a millisecond, so that the program can check `beside`
+    /// itself.
     fn wait_beside(
         &self,
         on: WaitOn,
@@ -316,7 +315,8 @@ pub trait Driver: Send + Sync + 'static {
     ) -> Result<Wake, Error>;
     /// Returns a file descriptor on which the event loop of a program can sleep. After a call of [`arm`](Self::arm),
     /// the file descriptor becomes readable when an object of `on` has something to poll, and sometimes also without a
-    /// reason. The file descriptor stays valid until the objects of `on` are destroyed.
+    /// reason. The file descriptor stays valid until the objects of `on` are destroyed. A thread that sleeps on the
+    /// file descriptor makes no turns of the embedded provider's engine, but leaves the turns to other threads.
     ///
     /// # Errors
     /// Fails with [`Error::Io`] if the process has no free file descriptor.
@@ -325,7 +325,8 @@ pub trait Driver: Send + Sync + 'static {
     /// to poll.
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if the embedded provider has made no file descriptor for `on`.
+    /// The embedded provider fails with [`Error::Invalid`] if [`descriptor`](Self::descriptor) was not called before
+    /// for the same `on`.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
     /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
     /// any thread.

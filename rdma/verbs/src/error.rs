@@ -39,7 +39,8 @@ pub enum Error {
         /// The id or key that the caller passed.
         id: u64,
     },
-    /// The call's arguments contradict each other or the state of the object.
+    /// An argument of the call is out of range, or the arguments contradict each other or the state of the object. The
+    /// text says what is wrong.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// No region of the protection domain has the LKey of a scatter-gather element, covers the memory of the element
@@ -56,7 +57,8 @@ pub enum Error {
     /// The state of the queue pair, which the text names, does not permit the call.
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
-    /// The object or the port of the call is in use by other objects, which the text names.
+    /// Other objects use the object that the call was to destroy, or another listener has the port on which the call
+    /// was to listen. The text says which objects these are.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.
@@ -65,7 +67,7 @@ pub enum Error {
     /// A call of the operating system failed.
     #[error("{what}: {source}{}", remedy(source))]
     Io {
-        /// The action that failed, for example "cannot create an eventfd".
+        /// A text that says what failed, for example "cannot create an eventfd".
         what: String,
         /// The error of the operating system.
         source: std::io::Error,

@@ -34,8 +34,8 @@ impl Memory {
     /// # Safety
     /// The bytes must be initialised and must lie in one allocation. Until `owner` is dropped, the range must stay
     /// mapped, readable and writable. While the range is registered for remote access, no Rust reference to its bytes
-    /// may exist. While the range is not registered, Rust references to its bytes may exist only if nothing accesses
-    /// these bytes, through a `Memory` or otherwise, in a way that Rust's rules for these references forbid.
+    /// may exist. At other times, Rust references to its bytes may exist, but then no access of the device, of a
+    /// `Memory` or of other code may break Rust's rules for these references.
     ///
     /// # Panics
     /// Panics if `addr` is null or if `len` is more than `isize::MAX`, because no Rust slice can have such bytes.
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the null address")]
     fn memory_at_the_null_address_is_refused() {
-        // SAFETY: the function panics before it makes a `Memory`.
+        // SAFETY: `from_raw_parts` panics before it makes a `Memory`.
         unsafe { Memory::from_raw_parts(std::ptr::null_mut(), 0, Arc::new(())) };
     }
 
@@ -246,7 +246,7 @@ mod tests {
     #[should_panic(expected = "longer than a slice can be")]
     fn memory_that_is_longer_than_a_slice_can_be_is_refused() {
         let addr = std::ptr::NonNull::dangling().as_ptr();
-        // SAFETY: the function panics before it makes a `Memory`.
+        // SAFETY: `from_raw_parts` panics before it makes a `Memory`.
         unsafe { Memory::from_raw_parts(addr, isize::MAX as usize + 1, Arc::new(())) };
     }
 

@@ -1,5 +1,5 @@
-//! Verbs objects with owners: each object keeps the objects that it depends on alive, and is released when its owner is
-//! dropped.
+//! Verbs objects as Rust values. Each value keeps the values on which it depends. An object of the device is released
+//! when the last value that refers to this object is dropped.
 
 use std::{
     fmt,
@@ -322,8 +322,8 @@ impl Channel {
         self.driver().listen(self.0.id, port, backlog)
     }
 
-    /// Starts to connect `qp` to the TCP-space address `remote`. The attempt ends with a CM event of this channel:
-    /// `Established`, `Rejected` or `Unreachable`.
+    /// Starts to connect `qp` to the listener at `remote`, whose port is a TCP-space port (RDMA_PS_TCP). The attempt
+    /// ends with a CM event of this channel: `Established`, `Rejected` or `Unreachable`.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address
@@ -336,13 +336,13 @@ impl Channel {
     /// call.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
-    /// request was accepted or rejected before.
+    /// Fails with [`Error::NotFound`] if the request does not exist any more, and otherwise like [`Driver::accept`].
     pub fn accept(&self, id: CmId, qp: &Qp, param: &ConnParam) -> Result<(), Error> {
         self.driver().accept(id, qp.num(), param)
     }
 
-    /// Rejects the connection request `id` with reason 28 and at most 148 bytes of private data.
+    /// Rejects the connection request `id` with the reason
+    /// [`CONSUMER_DEFINED`](crate::RejectReason::CONSUMER_DEFINED) and at most 148 bytes of private data.
     ///
     /// # Errors
     /// Fails like [`Driver::reject`].
