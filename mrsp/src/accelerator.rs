@@ -312,8 +312,8 @@ impl AcceleratorSession {
     }
 
     /// Returns the regions of the session. While the caller allocates the regions, the method returns all regions of
-    /// the AAR. While the session is ready or calculating, the method returns the parameters, each described as if it
-    /// had its own region. In all states except allocating, ready and calculating, the method returns an empty list.
+    /// the AAR. While the session is ready or in a call, the method returns the parameters, each described as if it had
+    /// its own region. In all other states, the method returns an empty list.
     pub fn regions(&self) -> &[RegionRequest] {
         match &self.state {
             State::Allocating { regions, .. } => regions,
@@ -323,7 +323,7 @@ impl AcceleratorSession {
     }
 
     /// Returns the locations of the parameters in the regions of the AAR. Returns `None` if each parameter has its own
-    /// region, or if the session is neither ready nor calculating.
+    /// region, or if the session is neither ready nor in a call.
     pub fn places(&self) -> Option<impl ExactSizeIterator<Item = ParamLocation>> {
         let (State::Ready(agreed) | State::Calculating(agreed)) = &self.state else { return None };
         agreed.arranged.as_ref().map(Arranged::places)
@@ -370,8 +370,8 @@ fn plan_success(
 }
 
 /// Plans the WRITEs of a failed call's response. The immediate is sent by a WRITE of its own, which has no bytes and
-/// comes after the status block. If the WRITE with the immediate contained the status block, the host's program could
-/// take the length of this WRITE for the length of an output.
+/// comes after the status block. The WRITE with the immediate must not contain the status block, because the host's
+/// program may read the length of this WRITE as the length of an output.
 fn plan_failure(
     params: &[RegionRequest],
     code: ReturnCode,

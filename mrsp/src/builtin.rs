@@ -86,7 +86,8 @@ pub const BRIDGE_TRACE: FunctionCode = FunctionCode::constant(82);
 pub const CATALOGUE: FunctionCode = FunctionCode::constant(127);
 
 /// The codes and names of the functions of NAAICE, of the built-in functions, and of the function that returns the
-/// catalogue. A server that offers only services has only the function that returns the catalogue.
+/// catalogue. A server that offers only services has none of the functions in this list, except the function that
+/// returns the catalogue.
 pub const NAMES: &[(FunctionCode, &str)] = &[
     (INCREMENT, "increment"),
     (INCREMENT_BY_TWO, "increment-by-two"),

@@ -134,7 +134,7 @@ fn request(count: u8, body: &[u8]) -> Result<Message<'_>, DecodeError> {
     entries(count, body).map(|entries| Message::AdvertiseAndRequest(RegionRequests(entries)))
 }
 
-/// Splits the body of a message into `count` entries of `WORDS` 64-bit words, one for each region.
+/// Splits the body of a message into `count` entries. Each entry describes one region in `WORDS` words of 64 bits.
 fn entries<const WORDS: usize>(count: u8, body: &[u8]) -> Result<&[[[u8; 8]; WORDS]], DecodeError> {
     let expected = usize::from(count) * WORDS * 8;
     if body.len() != expected {

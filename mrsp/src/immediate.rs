@@ -5,8 +5,8 @@
 //! response   return code, 24 bits | ignored, 8 bits            return code 0: success
 //! ```
 //!
-//! A host sets bit 7 of the request immediate of each call. This crate accepts requests without bit 7, because the C
-//! library's own server ignores bit 7.
+//! Bit 7 of a request immediate is the start bit, which a host sets for each call. This crate accepts calls without the
+//! start bit, because an accelerator that uses the C library ignores the start bit.
 
 use std::fmt;
 
@@ -91,8 +91,9 @@ pub enum RequestImmediate {
 /// A call that was decoded from its request immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallRequest {
-    /// The code of the function, or `None` for code 0. A host that uses the C library sends code 0 for function 128.
-    /// The response to a call with code 0 is [`ReturnCode::UNKNOWN_FUNCTION`].
+    /// The code of the function, or `None` for code 0. If a program asks the C library for function 128, code 0
+    /// arrives, because the request immediate has only 7 bits for the code. The response to a call with code 0 is
+    /// [`ReturnCode::UNKNOWN_FUNCTION`].
     pub function: Option<FunctionCode>,
     /// The user bits, which have the meaning that the host's program and the function agree on.
     pub user: U24,

@@ -14,8 +14,8 @@
 //!
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
 //! - Before a side sends a message to which its peer responds, it posts the receive for the response.
-//! - The accelerator's device acknowledges each request before the accelerator sends the response, unless both sides
-//!   use the embedded provider of this project.
+//! - The accelerator's device acknowledges a message of the host before the accelerator sends its response to this
+//!   message. The rule does not apply if both sides use the embedded provider of this project.
 //!
 //! # Example
 //! In the example, the two sides of a session agree on two regions, and the host makes one call:

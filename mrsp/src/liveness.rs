@@ -1,5 +1,7 @@
 //! The liveness of a peer: the times at which a probe is due, and at which the peer counts as dead.
 //!
+//! A sign of life is anything that arrives from the peer, for example a message or an acknowledgement.
+//!
 //! A probe is a WRITE of no bytes. The peer's end of the connection acknowledges a probe without any action of the
 //! peer's program. While another work request is unacknowledged, no probe is sent, because the acknowledgement of that
 //! work request is sufficient.
@@ -120,8 +122,8 @@ impl<T: Time> Liveness<T> {
         self.next_probe().is_some_and(|at| now >= at)
     }
 
-    /// Returns the deadline after which the peer counts as dead, or `None` if the peer has no deadline. When a sign of
-    /// life or an acknowledgement arrives, the deadline may change.
+    /// Returns the deadline after which the peer counts as dead, or `None` if the peer has no deadline. Every call
+    /// of a method that records something may change the deadline.
     pub fn deadline(&self) -> Option<T> {
         let silent = self.timeout.filter(|_| self.probe.is_some());
         let silent = silent.and_then(|timeout| self.since.after(timeout));

@@ -1,4 +1,4 @@
-//! Tests of argument blocks, status blocks, return codes, and the numbers of functions.
+//! Tests of argument blocks, status blocks, return codes, and the codes and names of functions.
 
 mod common;
 
@@ -89,8 +89,8 @@ fn blocks_are_strict() {
     assert_eq!(with(4, 1), BlockError::Reserved);
     assert_eq!(with(63, 1), BlockError::Reserved);
     assert_eq!(with(48, 1), BlockError::Argument { index: 5, value: 1 });
-    // The compression level in bytes 16 to 23 is negative, so byte 22 is 0xff. With 0 in byte 22, bytes 16 to 23 are no
-    // longer the sign extension of a number of 32 bits.
+    // Bytes 16 to 23 have the compression level -5, sign-extended from 32 to 64 bits, so byte 22 is 0xff. If byte 22 is
+    // 0, the number in these bytes does not fit into 32 bits, and the decoder refuses it.
     assert!(matches!(with(22, 0), BlockError::Argument { index: 1, .. }));
     assert_eq!(Arguments::decode(&good[..63]), Err(BlockError::Short(63)));
 

@@ -104,7 +104,8 @@ fn immediates() {
     // A request without the start bit is decoded as a call.
     let call = CallRequest { function: Some(code(5)), user: user(1) };
     assert_eq!(RequestImmediate::decode(0x105), RequestImmediate::Call(call));
-    // A C host that calls function 128 sends the immediate 0x80.
+    // If a program asks the C library for function 128, the host sends the immediate 0x80, which has the start bit and
+    // function code 0.
     let call = CallRequest { function: None, user: U24::ZERO };
     assert_eq!(RequestImmediate::decode(0x80), RequestImmediate::Call(call));
     // A C host decoded the response immediate 0x1100 as return code 17.

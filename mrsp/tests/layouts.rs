@@ -40,8 +40,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. All outputs share one [`Memory`] on the host if `together` is true, the layout is gathered,
-    /// and the accelerator has only one region.
+    /// Sets up a session. The function [`land`] documents `together`.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -135,9 +134,9 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memory to which outputs are written, and the location of each parameter in this memory. The
 /// parameters that the packed layout copies lie in the first [`Memory`], which corresponds to the staging region of a
-/// real host. All parameters lie in the first [`Memory`] if `together` is true, the layout is gathered, and the
-/// accelerator has only one region. A parameter that does not lie in the first [`Memory`] has a [`Memory`] that no
-/// other parameter uses.
+/// real host. If `together` is true, the layout is gathered and the accelerator has only one region, all parameters lie
+/// in the first [`Memory`], at the same offsets as in the accelerator's region. A parameter that does not lie in the
+/// first [`Memory`] has a [`Memory`] that no other parameter uses.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

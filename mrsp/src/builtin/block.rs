@@ -1,4 +1,5 @@
-//! The common part of argument and status blocks: 64 bytes that begin with magic bytes, version and function code.
+//! Encodes and decodes what argument blocks and status blocks have in common. Both kinds of block have 64 bytes, and
+//! begin with magic bytes, a version and a function code.
 
 use crate::immediate::FunctionCode;
 
@@ -44,7 +45,8 @@ pub enum BlockError {
 /// The decoded numbers of an argument block or a status block.
 pub(super) struct Block {
     pub(super) function: FunctionCode,
-    /// The number in bytes 4 to 7 of the block.
+    /// The number in bytes 4 to 7 of the block. In a status block, the number is the return code. In an argument block,
+    /// the number must be 0.
     pub(super) info: u32,
     /// The numbers in bytes 8 to 63 of the block.
     pub(super) words: [u64; 7],
@@ -62,8 +64,8 @@ impl Block {
         block
     }
 
-    /// Decodes the block in the first 64 bytes of `region`. `expected` describes the kind of the block in the text of
-    /// an error.
+    /// Decodes the block in the first 64 bytes of `region`. `expected` has the name and the magic bytes of the expected
+    /// block, for the text of an error.
     pub(super) fn decode(region: &[u8], magic: [u8; 2], expected: &'static str) -> Result<Self, BlockError> {
         let (words, _) = region.as_chunks();
         let &[head, ref words @ ..] = words.first_chunk::<8>().ok_or(BlockError::Short(region.len()))?;

@@ -28,11 +28,12 @@ pub struct StatusBlock {
     /// The return code, where `None` means success. The response immediate of the call contains the same return code as
     /// the status block.
     pub code: Option<ReturnCode>,
-    /// A number that explains the return code. With [`ReturnCode::OUTPUT_TOO_SMALL`], `detail` is the number of bytes
-    /// that the output needs, or 0 if the function does not know this number. With [`ReturnCode::OVER_LIMIT`], `detail`
-    /// is the number of bytes of scratch memory that the function requested.
+    /// A number that explains the return code. With [`ReturnCode::OUTPUT_TOO_SMALL`], `detail` is the size in bytes
+    /// that the function needs for the output that is too small, or 0 if the function does not know this size. With
+    /// [`ReturnCode::OVER_LIMIT`], `detail` is the number of bytes of scratch memory that the function requested.
     pub detail: u64,
-    /// The number of bytes that the function produced in each output.
+    /// The number of bytes that the function produced in each of the outputs 0 to 5. Output 0 is the status block
+    /// itself.
     pub produced: [u64; 6],
 }
 

@@ -15,7 +15,8 @@ pub(super) struct Arranged {
     entries: Vec<LayoutEntry>,
     /// The numbers of the parameters, in the order in which the parameters lie in the accelerator's regions.
     order: Vec<u8>,
-    /// The host sends the inputs in the first `staged` bytes of the accelerator's region 0 from the staging region.
+    /// The host sends an input from the staging region if the input lies in the first `staged` bytes of the
+    /// accelerator's region 0.
     staged: u32,
     /// The offset in the staging region at which zero bytes lie. A gathered WRITE sends zero bytes for the gaps between
     /// parameters.

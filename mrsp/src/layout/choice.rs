@@ -5,7 +5,8 @@ use std::{fmt, str::FromStr};
 use crate::region::RegionFlags;
 
 /// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent.
-/// In a layout with one region for all parameters, parameters that need more than 2 GiB together take several regions.
+/// If the parameters of a layout with one region need more than 2 GiB together, the accelerator has several regions
+/// instead of one, because a region has at most 2 GiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
     /// The layout with one region and one WRITE for each parameter. Every accelerator supports the symmetric layout.
@@ -115,7 +116,8 @@ impl FromStr for LayoutChoice {
 /// A rule that chooses the layout for given parameters. The rule chooses the packed layout if at least `at_least`
 /// parameters are small and all small parameters together have at most `most` bytes, else the layout `otherwise`. The
 /// command `naa bench layouts --fit` fits the numbers of a rule to measurements. The textual form of a rule is
-/// `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`.
+/// `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`, where BYTES is `small`, COUNT is `at_least`,
+/// MOST is `most`, and OTHERWISE is `otherwise`. If the text has no MOST, `most` is [`LayoutRule::UNBOUNDED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRule {
     /// The maximum size in bytes of a parameter that counts as small.

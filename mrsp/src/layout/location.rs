@@ -56,7 +56,7 @@ pub enum Unplaceable {
     /// parameters.
     #[error("{0} parameters are more than the {MAX_ENTRIES} of a layout")]
     TooMany(usize),
-    /// The parameters need more than 256 regions.
+    /// The parameters need a region whose number is above 255, which [`ParamLocation::region`] cannot express.
     #[error("the parameters take more regions than there can be")]
     TooLarge,
 }
@@ -102,9 +102,9 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
 /// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
 /// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
 ///
-/// The keys put the parameters that the host sends with every call last among the copied parameters and first among the
-/// other parameters. [`place`] puts the copied parameters before the other parameters, so all parameters that the host
-/// sends with every call lie side by side.
+/// Among the copied parameters, the parameters that the host sends with every call come last. Among the other
+/// parameters, the parameters that the host sends with every call come first. [`place`] puts the copied parameters
+/// before the other parameters, so the parameters that the host sends with every call lie side by side.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;
