@@ -113,7 +113,7 @@ impl Buffer {
     /// Fills `out` with the bytes of the buffer from `offset` on.
     ///
     /// # Panics
-    /// Panics if the bytes do not lie inside the buffer.
+    /// Panics if the buffer has fewer than `out.len()` bytes from `offset` on.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.memory.read(offset, out);
     }

@@ -74,7 +74,8 @@ mod tests {
             looks += 1;
             reads += u32::from(clock.look().is_some());
         }
-        // If the coarse time advances every 1 ms, the clock reads the exact time 101 times in 100 ms.
+        // The first call of `look` reads the exact time. If the coarse time advances every 1 ms, it advances at most
+        // 101 times during the 100 ms, so the clock reads the exact time at most 102 times.
         assert!((1..=102).contains(&reads) && reads < looks, "{reads} of {looks}");
     }
 

@@ -35,14 +35,16 @@ const KIND_BITS: u32 = 8;
 /// CM events come from different queues.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The number of send work requests for which a queue pair has room in addition to the WRITEs that send regions: MRSP
-/// messages, liveness probes, and the WRITE of a call without inputs.
+/// The number of send work requests for which a queue pair has room, in addition to the work requests that [`Room`] and
+/// [`Extra`] count. The queue pair needs this room for MRSP messages, liveness probes, and the WRITE of a call without
+/// inputs.
 const SPARE_SENDS: u32 = 4;
 /// The maximum number of receives that a session has posted at the same time, not counting the receives of [`Extra`]. A
 /// session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
-/// The number of work requests for which a connection has room, in addition to the work requests of a session's calls.
+/// The numbers of work requests for which a connection has room, in addition to the work requests of a session's calls,
+/// and a setting for acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extra {
     pub(crate) sends: u32,

@@ -108,7 +108,7 @@ impl Device {
     fn open_because(local: IpAddr, choice: ProviderChoice, reason: &str) -> Result<Self, Error> {
         let chosen = naa_provider::choose(local, choice)?;
         let key = (std::process::id(), local.to_canonical(), chosen.provider);
-        // The lock is held while a device is opened, since two devices cannot use one address at the same time.
+        // The lock is held while a device is opened, so that two threads cannot open two devices with the same key.
         let mut opened = opened();
         while let Some(device) = opened.get(&key) {
             if let Some(inner) = device.upgrade() {

@@ -426,9 +426,8 @@ fn format_of(function: FunctionCode) -> Option<&'static str> {
     }
 }
 
-/// The return codes that a kernel of the accelerator may return and whose text does not refer to the accelerator's log.
-/// Kernels may also return INTERNAL, which is not in this list because the text of INTERNAL already refers to the
-/// accelerator's log.
+/// The return codes of kernels to which `more` can append a reference to the accelerator's log. Kernels may also
+/// return INTERNAL, which is not in this list because the text of INTERNAL already refers to the accelerator's log.
 const RETURNED_BY_KERNELS: [ReturnCode; 4] = [
     ReturnCode::BAD_ARGUMENTS,
     ReturnCode::MALFORMED_INPUT,

@@ -17,10 +17,10 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Chooses an address of `host`, and calls `open` to open a device for this address. The function looks the name up
-/// with `resolve`, which does the same as [`addresses_of`]. If the name has several addresses, the function sets up a
-/// trial connection to one address after the other, and closes each trial connection at once. The first address that
-/// accepts a trial connection is used.
+/// Chooses an address of `host`, and calls `open` to open a device for this address. The function calls `resolve` to
+/// look the name up. Programs pass [`addresses_of`] as `resolve`, and tests pass a function that returns other
+/// addresses. If the name has several addresses, the function sets up a trial connection to one address after the
+/// other, and closes each trial connection at once. The first address that accepts a trial connection is used.
 ///
 /// The accelerator counts and logs each trial connection as a session. An accelerator with room for only one session
 /// may refuse the program's next connection until the accelerator has noticed that this function has closed the trial

@@ -78,8 +78,9 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // `liveness.since()` is the time of the accelerator's last sign of life or of the last probe. If this time is
-        // not later than the beginning of the call and a probe may be sent, it must be sent before the report.
+        // `liveness.since()` is the time of the accelerator's last sign of life or of the last probe, whichever is
+        // later. If this time is not later than the beginning of the call and a probe may be sent, the session must
+        // send the probe before the report.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }

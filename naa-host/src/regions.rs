@@ -78,7 +78,8 @@ impl HostRegions {
         Ok(self)
     }
 
-    /// Registers each parameter separately, because the accelerator does not support the chosen layout.
+    /// Registers the parameters that have no registration yet, because the accelerator does not support the chosen
+    /// layout. The staging region is dropped.
     pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
         self.staging = None;
         self.params.iter_mut().try_for_each(|region| region.register(pd))
@@ -127,9 +128,9 @@ impl HostRegions {
         Ok(())
     }
 
-    /// Gives back to the program all regions that can be given back, even if [`take_back`](Self::take_back) fails. If a
-    /// region cannot be taken back, the program has no access to this region, and no results are copied from the
-    /// staging region.
+    /// Gives back to the program all regions that can be given back, even if [`take_back`](Self::take_back) fails. The
+    /// program gets no access to a region that cannot be taken back. If [`take_back`](Self::take_back) fails, the
+    /// results in the staging region are not copied to their parameters.
     pub(crate) fn take_back_what_goes(&mut self) {
         if self.take_back().is_err() {
             for region in &mut self.params {

@@ -120,11 +120,12 @@ impl Session {
     /// Connects to the accelerator `peer` and agrees with it on regions for `params`.
     ///
     /// # Errors
-    /// Fails with [`Error::ConnectionRefused`], [`Error::Unreachable`], [`Error::SetupTimedOut`] or [`Error::PeerGone`]
-    /// if the connection cannot be set up, and with [`Error::Peer`] if the accelerator refuses the regions. Fails with
-    /// [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session, with [`Error::Environment`]
-    /// if `NAA_TIMEOUT` or `NAA_LAYOUT_RULE` is used and is not valid, with [`Error::Device`] if the device fails, and
-    /// with [`Error::Memory`] if memory cannot be allocated.
+    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up, with
+    /// [`Error::PeerGone`] if the connection has ended, with [`Error::SetupTimedOut`] if the accelerator does not
+    /// answer the region request in time, and with [`Error::Peer`] if the accelerator refuses the regions or breaks the
+    /// protocol. Fails with [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session, with
+    /// [`Error::Environment`] if `NAA_TIMEOUT` or `NAA_LAYOUT_RULE` is used and is not valid, with [`Error::Device`] if
+    /// the device fails, and with [`Error::Memory`] if memory cannot be allocated.
     pub fn connect(
         device: &Device,
         peer: SocketAddr,
@@ -255,7 +256,8 @@ impl Session {
         self.connection.descriptor()
     }
 
-    /// Does the same as [`test`](Self::test) if a call is running, but does not arm the session's file descriptor.
+    /// Does the same as [`test`](Self::test), but does not arm the session's file descriptor. If no call is running,
+    /// the method returns `None`.
     pub(crate) fn look(&mut self) -> Result<Option<CallOutcome>, Error> {
         let ended = self.step();
         ended.map_err(|error| self.fail(error))

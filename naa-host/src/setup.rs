@@ -110,7 +110,8 @@ impl SessionSetup {
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
-    /// Fails with [`Error::Environment`] if `NAA_TIMEOUT` is the time limit of calls, but is not a valid time.
+    /// Fails with [`Error::Environment`] if `config` takes the time limit of calls from `NAA_TIMEOUT`, and the value of
+    /// `NAA_TIMEOUT` is not a valid time.
     pub fn new(
         device: &Device,
         peer: SocketAddr,

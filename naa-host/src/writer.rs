@@ -87,8 +87,8 @@ impl Writer {
     /// [`StreamingCall::wait`](crate::StreamingCall::wait) waits for acknowledgements and processes them.
     ///
     /// # Errors
-    /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, with [`Error::NotInput`] if the parameter is
-    /// not an input. Fails with [`Error::OutOfBounds`] if a part does not lie inside the input, and with
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `param`, and with [`Error::NotInput`] if the
+    /// parameter is not an input. Fails with [`Error::OutOfBounds`] if a part does not lie inside the input, and with
     /// [`Error::PartTooLong`] if a part has more than [`max_bytes`](Self::max_bytes) bytes. Fails with
     /// [`Error::PeerGone`] if the streaming call was dropped, and with [`Error::Device`] if the device refuses the work
     /// requests. After [`Error::PeerGone`] or [`Error::Device`], the writer cannot write any more.

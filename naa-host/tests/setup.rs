@@ -52,7 +52,8 @@ fn what_is_prepared_last_counts_and_must_fit() {
     let mut setup = SessionSetup::new(&device, model.address, &sizes, &SessionConfig::default()).unwrap();
     let more = [Param::input(8), Param::input(8), Param::output(16)];
     assert!(matches!(setup.prepare(&more, None), Err(Error::Setup(_))));
-    // The output needs more WRITEs than one, because a WRITE has at most 2 GiB.
+    // One WRITE has at most 2 GiB, so the output would need a second WRITE. `prepare` checks the number of WRITEs
+    // before it checks the sizes of the parameters.
     let longer = [Param::input(8), Param::output((2 << 30) + 1)];
     let error = setup.prepare(&longer, None).unwrap_err().to_string();
     assert!(error.contains("WRITEs beyond one for each region: the limit is 0"), "{error}");
