@@ -124,7 +124,8 @@ fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
 }
 
 /// Returns the default of `memory`: 16 GiB, or half of the memory that the machine has or `ulimit -v` permits, if that
-/// is less. The Linux kernel provides pages when they are first used, and kills the process if it cannot provide them.
+/// is less. The other half is left free, because the Linux kernel provides pages only when they are first used, and
+/// kills the process if it cannot provide them.
 pub fn default_memory() -> u64 {
     const MOST: u64 = 16 << 30;
     let most = [region::physical_memory(), limit("Max address space")].into_iter().flatten().min();

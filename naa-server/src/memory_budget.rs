@@ -403,8 +403,9 @@ impl Allocation {
     }
 
     /// Returns a scatter-gather element of `len` bytes from `offset` on. Returns `None` if the memory is not
-    /// registered, if the range is not inside the memory, or if the session has no unfinished send. The device reads
-    /// the bytes until the send that uses the element has completed.
+    /// registered, or if the range is not inside the memory. Also returns `None` if the session has no unfinished send,
+    /// so the caller must count the send with [`Sends::begin`] before. The device reads the bytes until the send that
+    /// uses the element has completed.
     pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
         let end = offset.checked_add(u64::from(len))?;
         let inside = end <= u64::try_from(self.len()).ok()?;

@@ -217,13 +217,15 @@ fn whole(region: usize, of: &SessionRegion) -> View {
 /// The parameters of a session, from which the server's WRITEs take their bytes.
 pub(crate) struct Params<'a> {
     regions: &'a SessionRegions,
-    /// The index of each parameter's region. The list is empty if the session has a layout.
+    /// The index of each parameter's region. If the session has a layout, the list is empty, because
+    /// `SessionRegions::views` says where the parameters lie.
     shared: SmallVec<[usize; 8]>,
 }
 
 impl Params<'_> {
     /// Returns a scatter-gather element of `length` bytes that starts at `offset` in the parameter with the index
-    /// `param`. The element may extend beyond the end of the parameter.
+    /// `param`. The element may extend beyond the end of the parameter, because one WRITE may take the bytes of several
+    /// parameters in a region.
     pub(crate) fn sge(&self, param: usize, offset: u64, length: u32) -> Option<Sge> {
         let (region, start) = match &self.regions.views {
             Some(views) => views.all.get(param).map(|view| (view.region, view.offset))?,

@@ -118,8 +118,8 @@ pub struct ServerSession {
     /// arrives, and the session sets this flag when the host's first message arrives.
     pub established: bool,
     pub(crate) since: Instant,
-    /// The liveness of the host. The session has its own deadline for each acknowledgement, because soft-RoCE of the
-    /// Linux kernel retransmits forever without an error if the host requested seven retries.
+    /// The liveness of the host. If the host requested the highest retry count, which is 7, soft-RoCE of the Linux
+    /// kernel retransmits forever without an error. So the session has its own deadline for each acknowledgement.
     pub liveness: Liveness,
     // Fields are dropped in the order of their declaration, so the memory regions above are deregistered before the
     // queue pair is destroyed.
@@ -139,8 +139,8 @@ pub enum Next {
     Close,
 }
 
-/// The kind of the work requests that a loop service posts to a session. The lowest [`KIND_BITS`] bits of the number
-/// (`wr_id`) of a work request are its kind.
+/// The lowest [`KIND_BITS`] bits of the number (`wr_id`) of a work request are its kind, which says for what the work
+/// request was posted. `STREAM` is the kind of all work requests that a loop service posts.
 const STREAM: u64 = 0;
 const ACK: u64 = 1;
 const RECEIVE: u64 = 2;

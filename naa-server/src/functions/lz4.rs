@@ -109,12 +109,13 @@ fn decompress_with(
                 let full = produced == out.len();
                 let room = if full { &mut spare[..] } else { &mut out[produced..end] };
                 match decoder.read(room).map_err(|error| CallFailure::Input(error.to_string().into()))? {
-                    // The decoder reports the end of its input like the end of a frame.
+                    // The decoder returns 0 at the end of a frame, at the end of its input, and after a block that
+                    // decompresses to no bytes.
                     0 if decoder.get_ref().is_empty() && frame.is_whole => break,
                     0 if decoder.get_ref().is_empty() => {
                         return Err(CallFailure::Input("LZ4 frame is cut off".into()));
                     }
-                    // A block decompressed to no bytes.
+                    // The block decompressed to no bytes. The next pass of the loop reads the next block.
                     0 => {}
                     _ if full => {
                         let needed = frames::stated_size(data, stop)?.filter(|size| *size > produced as u64);

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::call::{CallFailure, Stop};
 
-/// The number of bytes between two calls of [`Stop::check`]. A piece of the first vector with this length is still in
-/// the cache when the piece of the second vector is added.
+/// The number of bytes between two calls of [`Stop::check`]. A piece of this length that was copied from the first
+/// vector to the output is still in the cache when the piece of the second vector is added to the output.
 const STRIDE: usize = 64 << 10;
 
 /// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` are arrays

@@ -19,8 +19,8 @@ use frames::Frame;
 /// full length may take more than 100 ms, and [`Stop::check`] is called only between two blocks.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
-/// The highest compression level that is used. A call that requests a higher level gets this level. Higher levels
-/// (`--ultra`) take almost a gigabyte of memory.
+/// The highest compression level that is used. A call that requests a higher level gets this level. Higher levels,
+/// which the `zstd` tool accepts only with its option `--ultra`, take almost a gigabyte of memory.
 const MAX_LEVEL: i32 = 19;
 /// The error code for an output that is too small. The zstd library returns errors as negative numbers in an unsigned
 /// type.
@@ -77,7 +77,8 @@ fn compress_with(
     context.set_parameter(CParameter::ChecksumFlag(true)).map_err(failed)?;
     context.set_parameter(CParameter::MaxBlockSize(block as u32)).map_err(failed)?;
     context.set_pledged_src_size(Some(data.len() as u64)).map_err(failed)?;
-    // The first byte is compressed in a step of its own, because up to 90 MiB of tables are cleared in the first step.
+    // In its first step, the compressor clears up to 90 MiB of tables. This step compresses only one byte, so that
+    // `stop.check` is called again soon.
     let (first, rest) = data.split_at(data.len().min(1));
     for piece in std::iter::once(first).chain(rest.chunks(block)) {
         stop.check()?;

@@ -22,8 +22,8 @@ pub(super) struct Peers(HashMap<SourceNetwork, SourceUse>);
 struct SourceUse {
     account: Account,
     sessions: usize,
-    /// The time at which this source network's current window for inline calls began. The length of a window is
-    /// [`WINDOW`].
+    /// The time at which the current window began, or `None` before the first window. In each window of length
+    /// [`WINDOW`], the time of this source network's inline calls is limited if other source networks use the server.
     window: Option<Instant>,
     /// The time that the server loop spent on inline calls of the source network since the start of the current window.
     inline: Duration,

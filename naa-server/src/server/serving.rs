@@ -31,9 +31,9 @@ use crate::{
 
 /// The longest time between two checks of the sessions' timers.
 const TIMER_PERIOD: Duration = Duration::from_millis(500);
-/// The longest time between the flush of a session's work requests and the CM event of the host's disconnect. CM events
-/// and completions may reach the program on different paths, so the CM event of a disconnect may arrive before or after
-/// the flushed completions.
+/// The longest time for which the server waits for the CM event of a host's disconnect after the work requests of the
+/// host's session were flushed. CM events and completions may reach the program on different paths, so the CM event of
+/// a disconnect may arrive before or after the flushed completions.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The time after the last activity for which the loop polls before it waits.
@@ -50,7 +50,8 @@ pub(super) struct Serving {
     sessions: HashMap<CmId, Box<ServerSession>>,
     by_serial: HashMap<u64, CmId>,
     next_serial: u64,
-    /// The end time and the serial number of each session whose work requests were flushed.
+    /// The sessions whose work requests were flushed. Each element has the time at which the session is closed if it is
+    /// still open, and the serial number of the session.
     flushed: VecDeque<(Instant, u64)>,
     pooled_calls: HashMap<CallId, CmId>,
     channel: Channel,

@@ -85,7 +85,9 @@ impl Chirp {
         }
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
-        // The inverse transform of a vector is the conjugate of the forward transform of the vector's conjugate.
+        // `staged` has only the forward transform. The inverse transform of the products is the conjugate of the
+        // forward transform of their conjugates, so the products are conjugated here, and the results are conjugated
+        // below.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
             stop.check()?;
             for (signal, kernel) in signal.iter_mut().zip(kernel) {

@@ -62,9 +62,9 @@ impl Roots {
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // The angle is measured from the nearest multiple of 90 degrees. If `eighth` is even, this eighth of the circle
-    // starts at a multiple of 90 degrees. If `eighth` is odd, this eighth of the circle ends at a multiple of 90
-    // degrees.
+    // The root lies `rest` behind the start of its eighth of the circle, and `order - rest` before the end, in units of
+    // 1/`order` of an eighth. The start of an even eighth and the end of an odd eighth are multiples of 90 degrees,
+    // from which the angle is measured.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

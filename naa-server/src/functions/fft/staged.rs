@@ -22,9 +22,9 @@ use crate::{
 /// cache line.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
-/// The number of powers of a root of unity in the list that `Staged::turn` makes for each column. `Staged::turn`
-/// computes each higher power as the product of a power in this list and one power that is the same for a block of
-/// `POWERS` numbers.
+/// The number of complex numbers in a block. `Staged::turn` multiplies the numbers of a column by the powers of a root
+/// of unity, block by block. Each power is the product of two powers: the first power of the block, and one of the
+/// first `POWERS` powers, which are computed once for each column.
 const POWERS: usize = 32;
 
 /// A transform of `column * row` numbers, which are seen as a matrix: the columns are transformed first, and the rows
@@ -172,7 +172,7 @@ impl Staged {
 
     /// Copies each column of `from` to the buffer for stripes, calls `step` for the column in the buffer, and copies
     /// the result to the same column of `data`. If `from` is `None`, the columns are those of `data`. The arguments of
-    /// `step` are this value, the index of the column in the matrix, the column, and scratch memory.
+    /// `step` are `self`, the index of the column in the matrix, the column, and scratch memory.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.

@@ -201,9 +201,10 @@ impl Serving {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // If an error ends the session before the host acknowledged the response to its last call, the host may not
-            // have the result, so the last call is counted. If the host disconnects without an error (`end` is `None`),
-            // the last arm of this `match` applies, because the server assumes that the host has received the response.
+            // No call waits or runs, and `session.function` is the function of the last call until its response is
+            // acknowledged. If an error ends the session before the acknowledgement, the host may not have the result,
+            // so the call is counted. If the host disconnects without an error (`end` is `None`), the server assumes
+            // that the host has received the response, and the call is not counted.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };
