@@ -49,7 +49,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// another reason.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The maximum that replaces `LATER` while workers have unreleased events and other events wait for room.
+/// The longest time for which the server loop sleeps before it wakes up to read credits, while workers have unreleased
+/// events and other events wait to be delivered. If no event waits to be delivered, the longest time is `LATER`.
 const STARVED: Duration = Duration::from_millis(1);
 /// The time after which a remote worker counts as dead if the bridge waits for acknowledgements of WRITEs and receives
 /// none. A worker can count as dead while the queue pair still retransmits unacknowledged WRITEs.

@@ -76,8 +76,8 @@ impl Buffers {
         self.taken[at]
     }
 
-    /// Returns all bytes of the buffer with the number `buffer`. Panics if no WRITE reads the buffer and the
-    /// bridge does not handle segments in it.
+    /// Returns all bytes of the buffer with the number `buffer`. The buffer must be in use: the bridge handles
+    /// the segments in it, or a WRITE reads it. Panics if the buffer is not in use.
     pub(crate) fn bytes(&self, buffer: u32) -> &[u8] {
         assert!(self.users[buffer as usize] > 0, "a buffer that somebody uses");
         let start = buffer as usize * Ports::BUFFER;

@@ -7,7 +7,7 @@ use verbs::Memory;
 
 use crate::{local::SharedRing, remote::RdmaRing, word::Word};
 
-/// The maximum number of credit words of a ring whose credit words are read after each change. The worker of a ring
+/// The number of credit words above which the bridge reads the credit words of a ring less often. The worker of a ring
 /// counts the credits that it has written, and the bridge reads the credit words when this count has changed. If a
 /// ring has more than `MANY` credit words, reading all of them takes long, so changes of the count cause at most one
 /// read in the time `REST`.

@@ -118,7 +118,8 @@ fn events_longer_than_every_ring_are_too_large() {
     let mut bench = hold();
     let small = bench.worker(2, Filter::default(), DeliveryMode::Store);
     assert_eq!(bench.open(3, ANYBODY).1, Err(EventLossCause::TooLarge));
-    // The ring of `large` is long enough for an event of 3 slots, but this worker is stalled.
+    // The ring of `large` is long enough for an event of 3 slots. While `large` is stalled, such an event waits for
+    // this worker, and is not lost as too large.
     let large = bench.worker(3, member(1), DeliveryMode::Store);
     assert_eq!(bench.delivered(1, EligibleWorkers::Member(1)).0, large);
     bench.acknowledge(large, 1);

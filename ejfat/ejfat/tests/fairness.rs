@@ -161,7 +161,7 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     assert_eq!(complete, 4);
     assert!(reassembler.senders().count() <= 65, "the number of streams is bounded");
     // The reassembler applies a separate limit to each of at most 64 streams. All other streams together count as one
-    // sender, so together they have at most 8 open events.
+    // sender, and `Config::max_open_per_source` is 8, so these streams together have at most 8 open events.
     let unknown = reassembler.senders().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -235,7 +235,7 @@ fn an_event_that_needs_memory_and_addresses_is_not_refused_after_an_eviction() {
     (0..720).for_each(|event| open(1, event, 100, 1));
     open(2, 0, 10_000, 1);
     open(2, 1, 4900, 1);
-    // The new event needs 222 bytes of memory and 9900 bytes of address space.
+    // The new event would exceed `Config::memory` by 222 bytes and `Config::max_claimed` by 9900 bytes.
     open(3, 0, 10_000, 1000);
     let evicted: Vec<_> = std::iter::from_fn(|| reassembler.poll_evicted()).map(|of| of.length).collect();
     assert_eq!(evicted, [3000, 10_000]);

@@ -270,8 +270,8 @@ fn a_sender_started_again_is_no_duplicate() {
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
     assert_eq!(handle(1, &with_tick(1, &whole)), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
-    // A segment that has no tick is recognised as late only until `Config::timeout` has passed since the release of the
-    // segment's event.
+    // A segment without a tick is refused as a duplicate of a released event only until `Config::timeout`, which is
+    // 500 ms here, has passed since the release. The event with tick 2 was released at 2 ms.
     assert_eq!(handle(400, &whole), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }
@@ -344,7 +344,8 @@ fn a_segment_that_cannot_be_recorded_evicts_nothing() {
     assert_eq!(scattered.unwrap_err(), SegmentDropCause::Scattered);
     assert_eq!((reassembler.open_events(), reassembler.poll_evicted()), (2, None));
     assert_eq!(reassembler.touched_memory(), 53 * 4096);
-    // A segment that touches a range can be recorded, so it evicts the largest event.
+    // This segment is adjacent to a recorded range, so the segment can be recorded. The memory is full, so the largest
+    // event is evicted for this segment.
     reassembler.handle(NOW, HOSTILE, &segment(2, 1, 30 * 4096, &[1])).unwrap();
     assert_eq!(reassembler.poll_evicted().unwrap().name.event, 1);
     assert_eq!(reassembler.touched_memory(), 25 * 4096);

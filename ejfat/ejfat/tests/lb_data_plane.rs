@@ -121,8 +121,9 @@ fn a_wrong_tick_is_forgotten() {
     assert_eq!(plane.stage_next(of(tables(&[1]))), Ok(12));
     plane.age();
     plane.age();
-    // After two calls of `age`, the data plane assumes that no event is in flight. The next tick is 12, one above the
-    // last routed tick, so the new tables replace the tables whose first tick is 12.
+    // The last two calls of `age` have forgotten tick 11, so no tick is remembered as routed any more, and no event is
+    // in flight. The new tables replace the tables that apply to the next tick, which is 12. The first tick of these
+    // tables is also 12.
     assert_eq!((plane.newest_tick(lb(LB)), plane.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut plane, tick)), [0, 2]);
 }

@@ -41,7 +41,8 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// Returns the value of the entry in `table` whose key is `address` and `of`, or `None` if no entry has this key.
+/// Returns the value of the entry in `table` whose key is `address` and `of`, or `None` if no entry has this key. `of`
+/// is the number of a load balancer in the table of source addresses, and 0 in the table of destination addresses.
 /// Hardware reads only the four entries that the hash of the address selects, but this function reads all entries.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);

@@ -33,8 +33,8 @@ pub struct Config {
     /// completed an event have more than half of all open events, only these senders can lose an event.
     pub max_open: u32,
     /// The maximum number of open events of one sender. When a sender with this number of open events opens another
-    /// event, the sender loses its own event that got no segment for the longest time. All unknown senders together
-    /// count as one sender.
+    /// event, the sender loses its own event that got no segment for the longest time. All senders that are not counted
+    /// separately, such as senders beyond [`Config::max_sources`], together count as one sender.
     pub max_open_per_source: u32,
     /// The rule that decides which events belong to one sender. Each sender has its own limits, such as
     /// `max_open_per_source`.
@@ -44,8 +44,9 @@ pub struct Config {
     /// The maximum total size in bytes of all pages into which segments are copied. The reassembler does not record
     /// which pages have bytes already, so it counts the pages of each segment. An event counts for at most the size of
     /// all its pages. If this memory is full, the sender with the most memory loses its largest open event. The segment
-    /// is dropped instead if it belongs to this event, or if this event has too little memory. If senders that never
-    /// completed an event have more than half of the memory of all open events, only these senders can lose an event.
+    /// is dropped instead if it belongs to this event, or if evicting this event would free too little memory. If
+    /// senders that never completed an event have more than half of the memory of all open events, only these senders
+    /// can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
@@ -60,7 +61,7 @@ pub struct Config {
     /// The accepted versions of RE headers.
     pub versions: Versions,
     /// The maximum number of senders that are counted separately. If there are more than `max_sources` senders, the
-    /// additional senders count as unknown senders.
+    /// additional senders are unknown senders, which have common counters.
     pub max_sources: u32,
     /// The maximum number of remembered complete events, and the maximum number of remembered events that were given
     /// up. Late segments of remembered events are recognised.

@@ -28,8 +28,8 @@ use super::{
 const INTERVALS: usize = 24;
 /// The minimum of [`Cover::stride`], which is the number of an event's bytes for which one bit of the event's
 /// bitmap stands. If one bit could stand for fewer bytes, a bitmap could need more blocks, and a sender of
-/// short segments could take all bitmap blocks. With any permitted MTU, the segments of a long event are
-/// longer than this minimum.
+/// short segments could take all bitmap blocks. A sender with an MTU of at least `SegmentSize::LEAST_MTU`,
+/// which is 576, sends segments that are longer than this minimum, except the last segment of an event.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]

@@ -158,7 +158,7 @@ named! {
         /// recorded.
         Scattered = "scattered",
         /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough
-        /// room, or no free bitmap block is left of the [`Config::chunks`] bitmap blocks.
+        /// room, or the segment needs a bitmap block and all [`Config::chunks`] bitmap blocks are in use.
         Memory = "memory",
         /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
         NoSlot = "no_slot",
@@ -236,7 +236,7 @@ impl Reassembler {
         })
     }
 
-    /// Returns the limits and settings. `max_event` is lowered to `memory` if it was above `memory`.
+    /// Returns the limits and settings. If `max_event` was above `memory`, [`Reassembler::new`] has set it to `memory`.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -302,9 +302,10 @@ impl Reassembler {
         Ok(CopyCommand { id, name: key.name, length, offset, payload, opened, complete })
     }
 
-    /// Records that a part of an event has arrived, and evicts the open event `victim`, because there is no memory for
-    /// the part. Returns true if the event is complete now. If the part cannot be recorded, `victim` is evicted only if
-    /// no bitmap block is free and this eviction frees bitmap blocks. The recording is then tried again.
+    /// Records that a part of an event has arrived, and evicts the open event `victim` to free memory for the part.
+    /// Returns true if the event is complete now. If recording the part fails, the function tries it again after the
+    /// eviction, but only if no bitmap block is free and `victim` has bitmap blocks. Otherwise the function returns the
+    /// error and evicts nothing.
     #[cold]
     fn add_and_evict(
         &mut self,
@@ -341,8 +342,8 @@ impl Reassembler {
         if !has_most && !is_full && !self.buffers.has_free() {
             return Err(SegmentDropCause::NoSlot);
         }
-        // These calls fail if evictions cannot make enough room. They come before the first eviction, so that no event
-        // is evicted for a new event that cannot be opened.
+        // `claim_victims` and `memory_victim` fail if evictions cannot make enough room. Both functions are called
+        // before the first eviction, so that no event is evicted for a new event that cannot be opened.
         let lacks = self.lacks_addresses(length);
         let claims = if lacks > 0 { self.claim_victims(lacks)? } else { ArrayVec::new() };
         let victim = self.memory_victim(None, first, length)?;

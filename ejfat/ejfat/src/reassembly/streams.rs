@@ -52,8 +52,8 @@ struct Stream {
     stats: StreamStats,
     /// The lowest event number that has a bit in `seen`.
     base: u64,
-    /// A ring of bits, one for each event number from `base` to `base + SEEN - 1`. If a bit is set, the event is not
-    /// missing.
+    /// One bit for each event number from `base` to `base + SEEN - 1`. The index of the bit is the event number modulo
+    /// `SEEN`. If the bit is set, the event is not missing.
     seen: [u64; (SEEN / 64) as usize],
 }
 
@@ -102,7 +102,8 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if event < self.base {
-            // The event was sent before the counting began, so it was never counted as missing.
+            // After `slide` has raised `base`, an event number below `base` counts as a restart. Here `base` has not
+            // been raised since the counting began, so the event was never counted as missing.
             return;
         }
         if event - self.base >= SEEN {
