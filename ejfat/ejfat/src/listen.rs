@@ -34,8 +34,9 @@ pub enum Listen {
 /// A user's choice of the UDP ports at which segments are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChoice {
-    /// The number of requested ports. The first port is the port of the address, or 19522 if the address has no port.
-    /// If the port of the address is 0, the operating system chooses all ports.
+    /// The number of requested ports. The first port is the port of the address. If the address has no port, the first
+    /// port is the first default port of [`DATA_PORTS`], which is 19522. If the port of the address is 0, the operating
+    /// system chooses all ports.
     Count(u16),
     /// All ports from the first to the last port.
     Range {
@@ -134,8 +135,8 @@ pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
 }
 
 /// Recognises an IPv6 address with a port but without brackets, such as `fd00::1:16384`. The returned error shows the
-/// address with brackets, which is the correct spelling. `fd00::1:9100` is a valid address without a port, so it does
-/// not reach this function.
+/// address with brackets, which is the correct spelling. A port of at most four digits can also be the last group of an
+/// IPv6 address: `fd00::1:9100` is a valid address without a port, so it does not reach this function.
 fn without_brackets(text: &str) -> Option<ListenError> {
     let (ip, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -171,7 +172,8 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
 }
 
 /// Calls `bind` for each port. If `bind` fails for a port of a range and `is_busy` returns true for the error of
-/// `bind`, the port is in use and is skipped. Returns the bound ports and the skipped addresses.
+/// `bind`, the port is in use and is skipped. Returns the results of the successful calls of `bind`, and the addresses
+/// of the skipped ports.
 ///
 /// # Errors
 /// If `bind` fails for a [`Listen::Port`], the error of `bind` is returned. If `bind` fails for all ports of a range,

@@ -5,15 +5,17 @@ use std::time::Duration;
 /// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackPressure {
-    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the newest one of
-    /// those with the most frequent value of [`EligibleWorkers`](super::EligibleWorkers) is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the bridge finds the
+    /// value of [`EligibleWorkers`](super::EligibleWorkers) that the most waiting events have. The newest event with
+    /// this value is lost.
     #[default]
     Hold,
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
-    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the oldest one of
-    /// those with the most frequent value of [`EligibleWorkers`](super::EligibleWorkers) is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the bridge finds the
+    /// value of [`EligibleWorkers`](super::EligibleWorkers) that the most waiting events have. The oldest event with
+    /// this value is lost.
     DropOldest,
 }
 
@@ -35,9 +37,9 @@ pub struct Config {
     pub pressure: BackPressure,
     /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
-    /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, one
-    /// of those with the most frequent value of [`EligibleWorkers`](super::EligibleWorkers) is lost, so that a slow
-    /// worker does not cause losses for other workers.
+    /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, the
+    /// bridge finds the value of [`EligibleWorkers`](super::EligibleWorkers) that the most waiting events have. One
+    /// event with this value is lost, so that a slow worker does not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
@@ -50,8 +52,8 @@ pub struct Config {
     /// event itself may make workers crash.
     pub max_redeliveries: u32,
     /// The stall time: a worker that has events and has released no event for this time counts as stalled until it
-    /// releases an event. A stalled worker gets one event each time the stall time has passed, because some workers
-    /// keep an event until the next event comes.
+    /// releases an event. A stalled worker that still acknowledges WRITEs gets one event each time the stall time has
+    /// passed, because some workers keep an event until the next event comes.
     pub stall: Duration,
     /// The time after which a worker counts as stalled if it has unacknowledged WRITEs and has acknowledged none of
     /// them.

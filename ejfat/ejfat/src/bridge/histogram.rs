@@ -1,10 +1,11 @@
 //! Histograms of durations.
 
 /// The longest duration that the histogram must record with its full precision, in nanoseconds. The value 2^40 ns is
-/// about 18 minutes. Much longer durations are recorded as `LONGEST`.
+/// about 18 minutes. Durations of 2^41 ns or more are recorded as `LONGEST`.
 const LONGEST: u64 = 1 << 40;
 /// The number of significant decimal digits to which the histogram keeps durations. With one significant digit, the
-/// error of a recorded duration is below 7 %.
+/// crate `hdrhistogram` divides the durations from each power of two to the next one into 16 equal parts, so the error
+/// of a recorded duration is below 7 %.
 const DIGITS: u8 = 1;
 
 /// Counts durations in nanoseconds.

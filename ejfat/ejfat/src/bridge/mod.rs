@@ -228,8 +228,8 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.traces);
         } else {
-            // The worker released the event before it acknowledged the event. The slots of an event become free only
-            // after both, so waiting events may have room now.
+            // The worker released the event before it acknowledged the event. The acknowledgement has freed the slots
+            // of the event, so waiting events may have room now.
             self.serve_waiting(now);
         }
     }

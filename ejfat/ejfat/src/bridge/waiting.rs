@@ -55,8 +55,8 @@ impl Dispatcher {
         }
     }
 
-    /// Drops waiting events above the limit of the back-pressure policy. Returns true if an event was dropped, because
-    /// another event may then have room.
+    /// Drops waiting events above the limit of the back-pressure policy. Returns true if an event was dropped. After a
+    /// drop, another waiting event may get the room that was kept for the dropped event.
     pub(super) fn shorten_queue(&mut self) -> bool {
         let most = match self.config.pressure {
             BackPressure::Hold | BackPressure::DropOldest => self.config.most_waiting as usize,
@@ -83,14 +83,15 @@ impl Dispatcher {
         Some(self.event(id.slot())?.opened.target)
     }
 
-    /// Returns the target with the most waiting events.
+    /// Returns the value of [`EligibleWorkers`] that the most waiting events have.
     fn most_wanted(&self) -> Option<EligibleWorkers> {
         let mut counts = HashMap::<EligibleWorkers, usize, FixedState>::default();
         for target in self.waiting.iter().filter_map(|&id| self.target(id)) {
             *counts.entry(target).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
-        // If several targets have the most waiting events, the target of the oldest event is returned.
+        // If several values are the most frequent ones, the function returns the value of the oldest event that has one
+        // of these values.
         self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
     }
 

@@ -247,13 +247,14 @@ impl Workers {
         self.all.iter().flatten()
     }
 
-    /// Returns true if at least one subscribed worker may get events with the target `target`, now or later.
+    /// Returns true if at least one subscribed worker may get an event, now or later. `target` says which workers may
+    /// get the event.
     pub(super) fn has_taker(&self, target: EligibleWorkers) -> bool {
         self.iter().any(|worker| worker.takes(target) || matches!(target, EligibleWorkers::Member(_)))
     }
 
-    /// Chooses the least filled worker that may get an event and has room. If the target is a member, and no worker
-    /// with this member number can get events at present, any worker may get the event.
+    /// Chooses the least filled worker that may get an event and has room. If `target` is [`EligibleWorkers::Member`],
+    /// and no worker with this member number can get events at present, any worker may get the event.
     pub(super) fn choose(&mut self, target: EligibleWorkers, length: u32, need: Need) -> WorkerChoice {
         let found = self.choose_among(target, length, need);
         match (target, found) {

@@ -9,12 +9,12 @@ use crate::segment::IpVersion;
 const NONE: u16 = u16::MAX;
 
 /// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the length would be
-/// more than `MOST_SPREAD` times the number of rules, the calendar is stored as a sorted list. With this maximum,
-/// tables need at most 16 bytes for each slot that has a rule, even if the slot numbers are far apart.
+/// more than `MOST_SPREAD` times the number of rules, the calendar is stored as a sorted list. An array therefore has
+/// at most eight elements of 2 bytes, which are 16 bytes, for each rule, even if the slot numbers are far apart.
 const MOST_SPREAD: usize = 8;
 
-/// An epoch, and the location of the slots of its calendar. Calendar slots that no epoch rule with this epoch's id can
-/// select are not stored.
+/// An epoch, and the location of the slots of its calendar. Only the calendar slots that a packet can select are
+/// stored. Their numbers are below 2^b, where b is the highest `slot_bits` among the epoch rules with this epoch's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,

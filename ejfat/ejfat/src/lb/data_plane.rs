@@ -122,14 +122,15 @@ impl DataPlane {
     /// Stages tables from a load balancer's next tick on, and returns the first tick of the staged tables. The staged
     /// tables apply until the first tick of the next set. The next tick is one above the highest tick that the load
     /// balancer remembers as routed. If no tick is remembered, the next tick is one above the highest tick that was
-    /// remembered before [`DataPlane::age`] forgot all ticks of the load balancer. If the set that applies to the next
-    /// tick has routed no packet, or if no tick is remembered as routed, the new tables replace this set and begin at
-    /// the first tick of this set. Otherwise the new tables begin at the next tick.
+    /// remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables begin at the next
+    /// tick if a tick is remembered as routed and the set that applies to the next tick has routed packets. In all
+    /// other cases, the new tables replace the set that applies to the next tick, and begin at the first tick of the
+    /// replaced set.
     ///
     /// # Errors
-    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, although the set that applies to
-    /// the next tick has routed packets, and packets with ticks above the horizon were routed. Fails with an error of
-    /// [`DataPlane::stage`] if no set can begin at the next tick.
+    /// Fails with [`StageError::BeyondHorizon`] if three conditions are true: no tick is remembered as routed, the set
+    /// that applies to the next tick has routed packets, and the result of [`DataPlane::beyond`] is not `None`. Fails
+    /// with an error of [`DataPlane::stage`] if no set can begin at the next tick.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -404,12 +405,13 @@ impl DataPlane {
         self.counters.lb(lb)
     }
 
-    /// Finds unused members. A member is unused if, for a minute, no packet was sent to the member and the tables for
-    /// ticks above the highest routed tick had no rule for it. [`DataPlane::members`] omits unused members, and
-    /// [`DataPlane::gone`] has their packets instead. Tables for lower ticks may still have a rule for an unused
-    /// member. If no tables have a rule for it, the unused member loses its own counters. The caller should call this
-    /// function every few seconds. The function does nothing if it checked the same tables less than a second ago. If
-    /// `now` is earlier than in a previous call, the time of the previous call is used.
+    /// Finds unused members. A member is unused if two conditions were true for at least a minute: no packet was sent
+    /// to the member, and the tables for ticks above the highest routed tick had no rule for the member.
+    /// [`DataPlane::members`] omits unused members, and [`DataPlane::gone`] has their packets instead. Tables for lower
+    /// ticks may still have a rule for an unused member. If no tables have a rule for it, the unused member loses its
+    /// own counters. The caller should call this function every few seconds. The function does nothing if it checked
+    /// the same tables less than a second ago. If `now` is earlier than in a previous call, the time of the previous
+    /// call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

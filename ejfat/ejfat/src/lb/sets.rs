@@ -85,8 +85,8 @@ impl Set {
 /// The packets that a load balancer routed although their ticks were above its horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
-    /// The number of packets whose ticks were above the horizon when the packets were routed. A packet still counts
-    /// when the horizon has risen to the packet's tick or higher, but is still below `highest`.
+    /// The number of packets whose ticks were above the horizon when the packets were routed. When the horizon rises
+    /// but stays below `highest`, the number does not decrease.
     pub packets: u64,
     /// The lowest stored tick above the horizon. A load balancer stores only the lowest and the highest tick that it
     /// routed above its horizon. When the horizon rises to `lowest` or higher but stays below `highest`, `lowest` is
@@ -159,9 +159,8 @@ impl Sets {
     /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
     /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
     /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
-    /// with [`StageError::Full`] if there is no room for another set. There is one exception from
-    /// [`StageError::Taken`]: if `past_first` is true and some tick is remembered as routed, `from` may be the first tick
-    /// of the first set.
+    /// with [`StageError::Full`] if there is no room for another set. If `past_first` is true and a tick is remembered
+    /// as routed, `from` may be the first tick of the first set, and the first set keeps the lower ticks.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -227,8 +226,8 @@ impl Sets {
     /// Adds `more`, which an engine counted, to the field `beyond`.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         // The horizon of the engine that counted `more` may have been lower than `self.horizon`. The ticks of `more`
-        // are compared with `self.horizon` before they are added, because only the lowest and the highest tick of the
-        // sum are stored.
+        // are compared with `self.horizon` before `more` is added, because afterwards only the lowest and the highest
+        // tick of `more` and `self.beyond` together are known.
         if let Some(more) = self.remember(more) {
             self.add_beyond(more);
         } else if let Some(beyond) = &mut self.beyond {

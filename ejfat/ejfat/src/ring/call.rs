@@ -50,8 +50,8 @@ impl Parameter {
     }
 }
 
-/// Decodes a refusal from the error detail of the failed call. The detail consists of the first eight bytes of
-/// a [`SubscribeResponse`] in which the bridge refuses the subscription.
+/// Decodes the refusal of a call of `subscribe`. `detail` consists of the first eight bytes of output 0, into which the
+/// bridge has written a [`SubscribeResponse`] that refuses the subscription. The integer is little-endian.
 ///
 /// # Errors
 /// Fails with [`Malformed`] if `detail` is not the first eight bytes of a [`SubscribeResponse`] that refuses a

@@ -11,7 +11,7 @@ pub struct Run {
     pub slot: u32,
     /// The number of adjacent slots that the event takes.
     pub slots: u32,
-    /// The value that the worker writes into the credit word of the first slot to release the event.
+    /// The value that releases the event when the worker writes it into the credit word of the event's first slot.
     pub generation: u32,
 }
 
@@ -39,8 +39,8 @@ pub struct Credited {
     pub slot: u32,
     /// The tag that the caller passed to [`RingSlots::send`].
     pub tag: u32,
-    /// True if the worker has now both acknowledged and released the event. If true, the slots of the event are free
-    /// again.
+    /// A worker acknowledges and releases an event in either order. The field is true if the worker has now done both,
+    /// so that the slots of the event are free again.
     pub acknowledged: bool,
 }
 
@@ -70,8 +70,8 @@ pub struct RingSlots {
     seen: Vec<u32>,
     /// The number of slots that are in use by events that were not sent yet.
     filling: u32,
-    /// The smallest number of adjacent free slots for which a search has failed since slots last became free;
-    /// `u32::MAX` if no search has failed. A search for this number of slots, or for more, would fail again.
+    /// A search for `in_vain` adjacent free slots has failed, so a search for this number or for more would fail again.
+    /// The value is `u32::MAX` if no search has failed since slots last became free.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,
@@ -224,6 +224,7 @@ impl RingSlots {
     }
 
     /// Notes that the event whose first slot is `slot` is announced to the worker. Returns the event's sequence number.
+    /// The caller may choose any number as `tag`, and gets it back in [`Credited`] and from [`RingSlots::held`].
     ///
     /// # Panics
     /// Panics if `slot` is not the first slot of an unsent event.

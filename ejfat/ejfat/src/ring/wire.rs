@@ -13,10 +13,10 @@
 //! Bit 0 of a subscription's flags is set if the subscription has a member. Bit 0 of a descriptor's flags is set if the
 //! event has a tick. Bit 1 of a descriptor's flags is set if the event is delivered again.
 //!
-//! A worker that requests version 2 may also get events of workers that ended. A response (`answer`) that accepts a
-//! subscription has the version that the worker requested. A response that refuses a subscription always has version 1.
-//! Bit 1 of a descriptor's flags is never set in version 1. All other fields of subscriptions, responses and
-//! descriptors are the same in versions 1 and 2.
+//! A worker that requests version 2 may also get events of workers that ended. A response, which is called `answer`
+//! above, has the version that the worker requested if the response accepts the subscription. A response that refuses a
+//! subscription always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All other fields of
+//! subscriptions, responses and descriptors are the same in versions 1 and 2.
 
 use arrayvec::ArrayString;
 
