@@ -124,11 +124,11 @@ impl Icrc {
         }
     }
 
-    /// Adds payload bytes to the ICRC that this method does not get, but that the closure `fold` reads and reduces to
-    /// 128 bytes. The argument of `fold` is the current CRC register. The ICRC is computed from the 128 bytes instead
-    /// of the bytes that `fold` read. The CRC of the 128 bytes, computed from a CRC register of 0, must be equal to the
-    /// CRC of the bytes that `fold` read, computed from the current CRC register. Returns false and adds nothing if
-    /// `fold` returns `None`.
+    /// Adds payload bytes to the ICRC. This method does not get the payload bytes: the closure `fold` reads them and
+    /// reduces them to 128 bytes. The argument of `fold` is the current CRC register. The ICRC is computed from the 128
+    /// bytes instead of the bytes that `fold` read. The CRC of the 128 bytes, computed from a CRC register of 0, must
+    /// be equal to the CRC of the bytes that `fold` read, computed from the current CRC register. Returns false and
+    /// adds nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The functions of `Hasher` return and take the CRC register with all bits inverted.
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
@@ -285,8 +285,9 @@ impl Solver {
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so this side computed the ICRC with a set DF bit. If
         // `difference[2]` is 0x40, the packet has a clear DF bit. A packet with a clear DF bit is accepted with the
-        // rule `Exact`, and refused with the other rules. If the rule `Any` accepted a clear DF bit, the ICRC would not
-        // detect an error in bit 1579 or in bit 14870 of a packet, where bit 0 is the first bit of the identification.
+        // rule `Exact`, and refused with the other rules. An error in bit 1579 or in bit 14870 of a packet, where bit 0
+        // is the first bit of the identification, changes the ICRC as a clear DF bit and another identification do. The
+        // ICRC would not detect these two errors if the rule `Any` accepted a clear DF bit.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -328,7 +329,7 @@ const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
     let mut bit = 0;
     while bit < 8 {
-        // This line divides `inverse` by x, and so reverses the multiplication of `b` by x in the function `multiply`.
+        // This line divides `inverse` by x modulo the CRC polynomial.
         inverse = if inverse & ONE == 0 { inverse << 1 } else { (inverse ^ POLYNOMIAL) << 1 | 1 };
         bit += 1;
     }

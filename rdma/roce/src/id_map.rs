@@ -24,8 +24,8 @@ impl Hasher for IdHasher {
     }
 
     fn write_u32(&mut self, n: u32) {
-        // Fibonacci hashing spreads the low bits of the key to the high bits of the hash, which the hash table uses for
-        // its tags.
+        // `HashMap` also uses the high bits of the hash. The multiplication (Fibonacci hashing) makes these bits depend
+        // on the low bits of the key.
         self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

@@ -148,7 +148,7 @@ impl MrTable {
 
     fn check(&self, slot: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         let mr = self.slots[slot as usize].as_ref()?;
-        // The check subtracts, because a sum `addr + len` could wrap around (CVE-2026-98365).
+        // The check subtracts, because a sum `addr + len` could wrap around.
         let offset = addr.checked_sub(mr.va)?;
         let fits = offset <= mr.len && len <= mr.len - offset;
         let inside = fits && mr.pd == pd && mr.permits(want);

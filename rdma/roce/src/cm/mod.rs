@@ -47,9 +47,10 @@
 //! | TimeWait, Refused | time | | - |
 //!
 //! After `disconnect`, the CM event `Disconnected` comes at once, and does not wait for a message of the peer. A CM
-//! message that is not expected in the state of its connection is dropped. A dropped message is counted, except if it
-//! is a harmless repetition. A datagram whose communication IDs or source address belong to no connection is dropped
-//! and counted. A DREQ for an unknown communication ID is counted and gets a DREP.
+//! message that is not expected in the state of its connection is dropped. A dropped message is counted, except a
+//! repeated RTU, a DREP in the state TimeWait, and a REJ 26 that responds to an earlier REQ than the newest one. A
+//! datagram whose communication IDs or source address belong to no connection is dropped and counted. A DREQ for an
+//! unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;

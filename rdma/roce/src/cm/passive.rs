@@ -203,7 +203,7 @@ impl Cm {
     }
 
     /// Withdraws the CM event of a request that the application has not accepted or rejected, so that unread CM events
-    /// of ended requests do not pile up. The caller ends the request.
+    /// of ended requests do not pile up. This method does not end the request: the caller must do this.
     pub(super) fn withdraw(&mut self, id: CmId) {
         self.purge_events(id);
         self.outputs.push_back(CmOutput::Withdrawn { id });

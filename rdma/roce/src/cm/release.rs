@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// The time for which this side waits for a DREP. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect. The wait
-/// is limited, because NAAICE's C servers never respond to a DREQ.
+/// The time for which this side waits for a DREP. DREQs are sent 0, 250, 750 and 1750 ms after the disconnect, and the
+/// wait ends 50 ms after the last DREQ. The wait is limited, because NAAICE's C servers never respond to a DREQ.
 const DREQ_TIME: Duration = Duration::from_millis(1800);
 const MIN_TIME_WAIT: Duration = Duration::from_millis(250);
 const MAX_TIME_WAIT: Duration = Duration::from_secs(4);
@@ -72,8 +72,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Returns true if this side has rejected the request `id`, also because the request has expired or its listener
-    /// was destroyed, or if `id` was assigned and no listener or connection with this ID exists any more.
+    /// Returns true if the request `id` is in the state Refused, or if `id` was assigned and no listener or connection
+    /// with this ID exists any more. A request enters the state Refused when this side rejects or destroys it, when it
+    /// expires, or when its listener is destroyed.
     pub(crate) fn is_over(&self, id: CmId) -> bool {
         matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Refused(_))) || self.has_ended(id)
     }

@@ -56,7 +56,7 @@ impl CmConfig {
 }
 
 /// The upper half of the GUID of a device of the embedded provider: the locally-administered bit of
-/// an EUI-64, and the letters "naa". GUIDs of vendors' adapters begin with other bytes.
+/// an EUI-64, and the letters "naa". GUIDs of vendors' RDMA devices begin with other bytes.
 const EMBEDDED_MARK: u32 = 0x026e_6161;
 
 /// Returns the CA GUID of a device of the embedded provider. Peers that use the embedded provider recognise each other

@@ -109,7 +109,8 @@ impl Requester {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
         if self.timers.is_set(Timer::RnrPause) {
-            // No packet was sent since the last RNR NAK, so this RNR NAK is a copy that the network made.
+            // No request packet was sent since the last RNR NAK arrived. This RNR NAK responds to a packet that was
+            // sent before, for example a tail probe, or it is a copy that the network made.
             return Progress::default();
         }
         if self.rnr_left == 0 {
@@ -192,8 +193,8 @@ impl Requester {
         }
     }
 
-    /// Moves the cursor past packets that need not be resent any more, because a late acknowledgement has arrived for
-    /// them.
+    /// Moves the cursor past packets that need not be resent any more, because they were acknowledged after the cursor
+    /// had moved back to them.
     fn skip_acknowledged(&mut self) {
         if let (0, packet) = self.cursor
             && let Some(first) = self.first_psn()

@@ -318,8 +318,8 @@ impl QpEntry {
         }
     }
 
-    /// Returns true if the queue pair has no packet that must be sent at once. If `late_acks` is true, ACKs need not be
-    /// sent before the program posts its next request.
+    /// Returns true if the queue pair has no packet that must be sent at once. If the program permits late
+    /// acknowledgements, ACKs may wait until the program posts its next request.
     pub(crate) fn may_wait(&self) -> bool {
         match &self.phase {
             Phase::Connected(connection) if self.cap.late_acks => {

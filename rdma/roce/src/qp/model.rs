@@ -102,7 +102,7 @@ pub struct Decision {
     /// True if the packet ends the connection with an error.
     pub failed: bool,
     /// The number of waiting READ responses that were dropped because the packet repeats the requests of these READs,
-    /// at least in part. Responses to repeated READs are not counted.
+    /// at least in part. A dropped response that was itself the response to a repeated READ is not counted.
     pub reads_dropped: usize,
 }
 

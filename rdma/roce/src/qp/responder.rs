@@ -52,9 +52,9 @@ struct Gap {
 }
 
 impl Gap {
-    /// The limit of reordering in packets. If a packet's PSN is below the PSN that arrived last by more than this
-    /// limit, the packet counts as resent by the requester. If the difference is smaller, the network may have
-    /// reordered the packets. TCP's limit of three duplicate ACKs is similar.
+    /// The limit of reordering in packets. A packet counts as resent by the requester if its PSN is lower than the PSN
+    /// of the packet that arrived just before it, and the difference is above this limit. If the difference is not
+    /// above the limit, the network may have reordered the packets. TCP's limit of three duplicate ACKs is similar.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -373,8 +373,8 @@ impl Responder {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
-            // The refused packet is noted as a gap, so the later packets that the peer has already sent cause no NAK
-            // for a sequence error.
+            // The peer may already have sent later packets. The next line sets `gap`, so that these packets cause no
+            // NAK for a sequence error.
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };

@@ -22,8 +22,9 @@ pub(super) enum PendingResponse {
         msn: u32,
     },
     /// The next response packet to be sent is number `packet` of `packets`, counted from 0. `source` is `None` for a
-    /// READ of no bytes. If `repeated` is true, the response does not count towards the limit of outstanding READs,
-    /// because the network may duplicate a READ request without a fault of the peer.
+    /// READ of no bytes. `repeated` is true if the READ was executed before and its request has arrived again. The
+    /// response to a repeated READ does not count towards the limit of outstanding READs, because the network may
+    /// duplicate a READ request without a fault of the peer.
     Read {
         psn: Psn,
         packet: u32,

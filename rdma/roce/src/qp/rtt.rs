@@ -108,7 +108,7 @@ impl Rtt {
 mod tests {
     use super::*;
 
-    /// Returns the state of a connection with the ACK timeout `ack_timeout`, whose first round trip took 20 us.
+    /// Returns an `Rtt` with the ACK timeout `ack_timeout` and one measured round trip of 20 us.
     fn measured(ack_timeout: Duration) -> Rtt {
         let mut rtt = Rtt::new(Duration::from_micros(250), Duration::from_millis(4), ack_timeout);
         rtt.sent(Psn::new(7), Time(0));

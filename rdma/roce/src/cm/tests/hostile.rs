@@ -40,7 +40,8 @@ fn a_flood_of_requests_is_bounded() {
     }
     assert_eq!(net.hosts[1].cm.counters().displaced, 10_000 - 40);
     assert!(net.hosts[1].cm.counters().tx_dropped > 0);
-    // After 31 s, the requests that the application did not accept are dropped, together with their CM events.
+    // The application has 30 s to accept or reject a request. After 31 s, the requests are dropped, together with their
+    // CM events.
     net.now = net.now + Duration::from_secs(31);
     net.hosts[1].cm.handle_timeout(net.now);
     net.hosts[1].collect_unread();
