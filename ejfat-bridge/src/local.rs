@@ -166,7 +166,9 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(wrong)?;
         let listen_there = || -> io::Result<OwnedFd> {
             if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-                if rustix::net::connect(&new_socket()?, &address).is_ok() {
+                // A connection also fails if the process that listens has no room for it, or if it belongs to another
+                // user. Only ECONNREFUSED says that no process listens.
+                if rustix::net::connect(&new_socket()?, &address) != Err(Errno::CONNREFUSED) {
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
                 }
                 fs::remove_file(path)?;
@@ -318,6 +320,22 @@ mod tests {
         let socket = new_socket().unwrap();
         rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
         socket
+    }
+
+    #[test]
+    fn only_a_socket_file_at_which_nobody_listens_is_replaced() {
+        let path = std::env::temp_dir().join(format!("ejfat-bridge-replaced-{}", std::process::id()));
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let listener = Listener::new(&path).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let waiting: Vec<_> = (0..2 * MOST_PENDING)
+            .map(|_| new_socket().unwrap())
+            .take_while(|socket| rustix::net::connect(socket, &address).is_ok())
+            .collect();
+        assert!(waiting.len() < 2 * MOST_PENDING, "there is room for all connections");
+        assert!(Listener::new(&path).is_err());
+        assert!(path.exists());
+        drop(listener);
     }
 
     #[test]

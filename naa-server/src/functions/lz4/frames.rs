@@ -19,8 +19,8 @@ pub(super) struct Frame {
     /// The number of bytes to which the frame decompresses, or `None` if the frame does not state this number.
     pub(super) content: Option<u64>,
     pub(super) is_skippable: bool,
-    /// True if the end of the frame was found. A frame in the legacy format has no end mark, so it ends with the data if
-    /// the last block is complete.
+    /// True if the end of the frame was found. A frame in the legacy format has no end mark, so it ends with the data
+    /// if the last block is complete.
     pub(super) is_whole: bool,
 }
 

@@ -6,7 +6,7 @@ use verbs::{CmEvent, CmId, ConnParam, Endpoints, Error, RejectReason, Unreachabl
 
 use super::{
     Binding, Cm, CmOutput, ConnectArgs, is_embedded, rejection,
-    state::{Conn, RemoteIds, ReqSent, Retry, State},
+    state::{Conn, RemoteIds, ReqSent, Retry, State, remote_qp},
 };
 use crate::{
     endpoint::QpAttr,
@@ -138,16 +138,14 @@ impl Cm {
     }
 
     fn establish(&mut self, now: Time, id: CmId, from: SocketAddr, rep: &Rep) {
-        let remote_qp = (rep.ca_guid, rep.qpn);
+        let qp = remote_qp(from, rep.ca_guid, rep.qpn);
         // The peer's queue pair belongs to this connection now, so an older connection with the same remote queue pair
         // has ended.
-        if let Some(old) = self.table.by_remote_qp(&remote_qp) {
+        if let Some(old) = self.table.by_remote_qp(&qp) {
             self.counters.rx_stale_req += 1;
-            if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
-                self.drop_stale(now, old);
-            }
+            self.drop_stale(now, old);
         }
-        self.table.set_remote(id, RemoteIds { comm_id: rep.ids.local, qp: remote_qp });
+        self.table.set_remote(id, RemoteIds { comm_id: rep.ids.local, qp });
         let Some(State::ReqSent(sent)) = self.table.enter(id, State::Established { active: true }, None)
         else {
             return;

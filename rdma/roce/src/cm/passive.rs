@@ -8,7 +8,7 @@ use super::{
     Binding, Cm, CmOutput, Listener,
     active::answer_address,
     is_embedded, rejection,
-    state::{Conn, RemoteIds, RepSent, ReqRcvd, Retry, State},
+    state::{Conn, RemoteIds, RepSent, ReqRcvd, Retry, State, remote_qp},
 };
 use crate::{
     endpoint::QpAttr,
@@ -94,7 +94,10 @@ impl Cm {
                     endpoints,
                     peer: answer_address(from, req.ca_guid),
                     qpn: None,
-                    remote_ids: Some(RemoteIds { comm_id: req.local_comm_id, qp: (req.ca_guid, req.qpn) }),
+                    remote_ids: Some(RemoteIds {
+                        comm_id: req.local_comm_id,
+                        qp: remote_qp(from, req.ca_guid, req.qpn),
+                    }),
                     request: Some(key),
                     ack_timeout: req.ack_timeout,
                     state: State::ReqRcvd(Box::new(ReqRcvd { listener, req: req.clone(), path_mtu })),
@@ -122,12 +125,10 @@ impl Cm {
         from: SocketAddr,
         req: &Req,
     ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
-        if let Some(old) = self.table.by_remote_qp(&(req.ca_guid, req.qpn)) {
+        if let Some(old) = self.table.by_remote_qp(&remote_qp(from, req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
             // The peer must have forgotten the connection `old`, because the peer uses the queue pair of `old` again.
-            if self.table.get(old).is_some_and(|conn| super::same_host(conn.peer, from)) {
-                self.drop_stale(now, old);
-            }
+            self.drop_stale(now, old);
             return Err(RejectReason::STALE_CONNECTION);
         }
         let port = service_port(req.service_id);

@@ -15,8 +15,13 @@ use crate::{
 
 /// The key of a REQ and of all its repetitions: the sender's IP address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
-/// The key of a peer's queue pair: the peer's CA GUID and the QPN.
-pub(super) type RemoteQp = (u64, u32);
+/// The key of a peer's queue pair: the peer's IP address and CA GUID, and the QPN. The IP address is part of the key,
+/// because a peer may claim the CA GUID of another peer.
+pub(super) type RemoteQp = (IpAddr, u64, u32);
+
+pub(super) fn remote_qp(from: SocketAddr, ca_guid: u64, qpn: u32) -> RemoteQp {
+    (from.ip().to_canonical(), ca_guid, qpn)
+}
 
 #[derive(Debug)]
 pub(super) struct Conn {

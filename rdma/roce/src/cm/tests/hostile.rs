@@ -51,6 +51,24 @@ fn a_flood_of_requests_is_bounded() {
     assert_eq!(net.hosts[1].cm.table.len(), 0);
 }
 
+#[test]
+fn a_request_of_another_host_does_not_make_a_queue_pair_stale() {
+    let mut net = Net::new(6);
+    net.hosts[1].cm.listen(super::PORT, 16, &mut net.random).unwrap();
+    let mad = request(&mut net).encode();
+    let requests = |net: &mut Net| {
+        net.hosts[1].collect_unread();
+        let events = net.hosts[1].events.iter();
+        events.filter(|event| matches!(event, CmEvent::ConnectRequest { .. })).count()
+    };
+    // The attacker claims the GUID and the queue pair of host 0.
+    net.deliver(1, "10.9.0.9:4791".parse().unwrap(), &mad);
+    assert_eq!(requests(&mut net), 1);
+    let from = net.hosts[0].address;
+    net.deliver(1, from, &mad);
+    assert_eq!(requests(&mut net), 2);
+}
+
 /// Delivers REQ number `n` from the address 10.9.0.`source`.
 fn flood(net: &mut Net, mad: &mut Mad, source: u8, n: u32) {
     let CmMessage::Req(req) = &mut mad.message else { unreachable!() };
