@@ -2,7 +2,7 @@
 
 mod frames;
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 use mrsp::builtin::Arguments;

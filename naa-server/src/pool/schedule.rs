@@ -97,7 +97,7 @@ enum Difference {
     Less,
 }
 
-/// The maximum number of source networks in [`Absent`]. When another source network is added to a full [`Absent`], the
+/// The maximum number of source networks without a call that the schedule remembers. When another source network is added to a full [`Absent`], the
 /// source network with the smallest difference in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
 /// The maximum difference between the time for which a source network was served ([`SourceCalls::served`]) and the time

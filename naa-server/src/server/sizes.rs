@@ -14,7 +14,8 @@ const RECEIVES: u32 = 4;
 /// completion queue is too short for `LEAST_STREAM_SENDS` work requests in each stream, the server accepts fewer
 /// sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
-/// The maximum number of scatter-gather elements of one work request of a stream.
+/// The maximum number of scatter-gather elements of a work request by which a loop service writes to a host that
+/// subscribed.
 pub const STREAM_ELEMENTS: u32 = 16;
 
 /// Returns the number of work requests of a stream.

@@ -445,8 +445,8 @@ impl EngineGuard<'_> {
         &mut self.state.engine
     }
 
-    /// Returns the engine for work that causes no packets to be sent. When this `EngineGuard` is dropped, threads whose
-    /// objects became ready are notified.
+    /// Returns the engine for work after which threads may have to be notified, but no packets have to be sent. When
+    /// this `EngineGuard` is dropped, it notifies the threads that wait for objects that have become ready.
     pub(crate) fn notify_after(&mut self) -> &mut Engine {
         self.after = After::Notify;
         &mut self.state.engine

@@ -19,8 +19,8 @@ const RECENT: usize = 4;
 pub(super) struct Chain {
     buffer: u32,
     first: u32,
-    /// Recently used bitmap blocks. A pair contains the number of a block in the event and the index of the block in
-    /// `Chunks::chunks`.
+    /// The blocks of this list that were used last. Each pair has the number of a block in the event, and the index of
+    /// the block in `Chunks::chunks`.
     recent: [(u32, u32); RECENT],
 }
 

@@ -320,7 +320,8 @@ impl Reassembler {
         }
         self.evict(victim, Eviction::Memory);
         added.or_else(|_| {
-            // The first attempt may have moved intervals to the bitmap, so the location is found again.
+            // The call of `add` that failed may have changed the record of the event's arrived bytes, so the gap is found
+            // again.
             let gap = self.buffers.check(buffer, &part, length, None, &self.chunks)?;
             self.buffers.add(self.now, buffer, (part, gap), length, &mut self.chunks)
         })

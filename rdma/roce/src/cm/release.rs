@@ -121,7 +121,7 @@ impl Cm {
         // The low half of the DREQ's transaction ID is this side's communication ID. On the passive side, the peer has
         // chosen the transaction ID of the REQ, so the DREQ gets a transaction ID of its own.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
-        let dreq = Mad::new(tid, CmMessage::Dreq(Dreq { ids: conn.ids(), remote_qpn: remote_ids.qp.1 }));
+        let dreq = Mad::new(tid, CmMessage::Dreq(Dreq { ids: conn.ids(), remote_qpn: remote_ids.qp.2 }));
         let retry = Retry::new(now + DREQ_TIME);
         let (to, timer) = (conn.peer, retry.first(now));
         self.transmit(to, &dreq);
