@@ -78,9 +78,9 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         "REQ of a queue pair in use",
-        "the GUID and QPN of another's connection, from another address",
-        "REJ 10",
-        &["cm_rx_stale_req"],
+        "the GUID and QPN of another's connection, from another address: a connection of its own",
+        "REP",
+        &[],
         squatted,
     ),
     Case::silent(
