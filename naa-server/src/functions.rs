@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod crc32c;
 pub mod dgemm;
 pub mod fft;
+mod frame_sequence;
 pub mod histogram;
 pub mod lz4;
 pub mod naaice;

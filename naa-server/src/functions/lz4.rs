@@ -9,6 +9,7 @@ use mrsp::builtin::Arguments;
 
 use super::{
     blocks::{CallData, foreign},
+    frame_sequence,
     output::Bounded,
 };
 use crate::{
@@ -118,7 +119,10 @@ fn decompress_with(
                     // The block decompressed to no bytes. The next pass of the loop reads the next block.
                     0 => {}
                     _ if full => {
-                        let needed = frames::stated_size(data, stop)?.filter(|size| *size > produced as u64);
+                        let stated = frame_sequence::stated_size(data, |rest| {
+                            Frame::first_of(rest, stop).map(|frame| (frame.len, frame.content))
+                        });
+                        let needed = stated?.filter(|size| *size > produced as u64);
                         return Err(CallFailure::OutputTooSmall { output, needed });
                     }
                     n => produced += n,

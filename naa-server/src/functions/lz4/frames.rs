@@ -1,15 +1,16 @@
 //! Finds the beginning and the end of LZ4 frames without decompressing them (LZ4 Frame Format Description 1.6).
 
 use super::LEGACY_MAGIC;
-use crate::call::{CallFailure, Stop};
+use crate::{
+    call::{CallFailure, Stop},
+    functions::frame_sequence::{is_skippable, skippable_len, word},
+};
 
 /// The number of blocks between two calls of [`Stop::check`]. Reading a block takes about as long as one cache miss,
 /// because only the header of the block is read.
 const STRIDE: usize = 1 << 16;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
-/// The magic numbers of skippable frames differ in the lowest four bits.
-const SKIPPABLE: u32 = 0x184d_2a50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
@@ -31,11 +32,9 @@ impl Frame {
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
     pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, CallFailure> {
-        let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
-        if word(0).is_some_and(|magic| magic & !15 == SKIPPABLE) {
+        if is_skippable(data) {
             stop.check()?;
-            let len = word(4).and_then(|len| usize::try_from(len).ok()?.checked_add(8));
-            let whole = len.filter(|len| *len <= data.len());
+            let whole = skippable_len(data);
             let (len, content) = whole.map_or((data.len(), None), |len| (len, Some(0)));
             let is_whole = whole.is_some();
             return Ok(Self { len, content, is_skippable: is_whole, is_whole });
@@ -57,7 +56,7 @@ impl Frame {
             if blocks % STRIDE == 0 {
                 stop.check()?;
             }
-            let Some(header) = word(at) else { break };
+            let Some(header) = word(data, at) else { break };
             at += 4;
             // A block of length 0 is the end mark. The highest bit says whether the block is compressed.
             if header == 0 {
@@ -68,19 +67,4 @@ impl Frame {
         }
         Ok(Self { is_whole: is_legacy && at == data.len(), ..cut })
     }
-}
-
-/// Returns the sum of the content sizes that the frames state. Returns `None` if a frame states no size, or if the sum
-/// does not fit in a `u64`.
-///
-/// # Errors
-/// Fails with the error of [`Stop::check`] if the call should stop.
-pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, CallFailure> {
-    let mut sum = Some(0_u64);
-    while !data.is_empty() && sum.is_some() {
-        let frame = Frame::first_of(data, stop)?;
-        sum = sum.zip(frame.content).and_then(|(sum, size)| sum.checked_add(size));
-        data = &data[frame.len..];
-    }
-    Ok(sum)
 }

@@ -2,7 +2,10 @@
 
 use ::zstd::zstd_safe;
 
-use crate::call::{CallFailure, Stop};
+use crate::{
+    call::{CallFailure, Stop},
+    functions::frame_sequence::{self, is_skippable, skippable_len, word},
+};
 
 /// The maximum number of bytes to which one block decompresses.
 pub(super) const MOST_BLOCK: usize = 128 << 10;
@@ -10,8 +13,6 @@ pub(super) const MOST_BLOCK: usize = 128 << 10;
 /// cache miss, because only the header of the block is read.
 const STRIDE: usize = 1 << 16;
 const MAGIC: u32 = 0xfd2f_b528;
-/// The magic numbers of skippable frames differ in the lowest four bits.
-const SKIPPABLE: u32 = 0x184d_2a50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
@@ -34,14 +35,12 @@ impl Frame {
     /// Fails with [`CallFailure::Input`] if `data` does not begin with a whole frame, or with the error of
     /// [`Stop::check`] if the call should stop.
     pub(super) fn first_of(data: &[u8], stop: &Stop) -> Result<Self, CallFailure> {
-        let word = |at: usize| data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
-        let magic = word(0).ok_or_else(broken)?;
-        if magic & !15 == SKIPPABLE {
-            let len = word(4).and_then(|len| usize::try_from(len).ok()?.checked_add(8));
-            let len = len.filter(|len| *len <= data.len()).ok_or_else(broken)?;
+        if is_skippable(data) {
+            let len = skippable_len(data).ok_or_else(broken)?;
             return Ok(Self { len, content: Some(0), blocks: 0, is_skippable: true });
         }
-        let descriptor = usize::from(*data.get(4).filter(|_| magic == MAGIC).ok_or_else(broken)?);
+        let descriptor =
+            usize::from(*data.get(4).filter(|_| word(data, 0) == Some(MAGIC)).ok_or_else(broken)?);
         let content = zstd_safe::get_frame_content_size(data).map_err(|_| broken())?;
         let single_segment = descriptor & 0x20 != 0;
         let window = usize::from(!single_segment);
@@ -75,28 +74,21 @@ impl Frame {
     }
 }
 
-/// Returns the sum of the content sizes that the frames state. Returns `None` if a frame states no size, or if the sum
-/// does not fit in a `u64`.
+/// Returns what [`frame_sequence::stated_size`] returns.
 ///
 /// # Errors
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`]
 /// if the call should stop.
-pub(super) fn stated_size(mut data: &[u8], stop: &Stop) -> Result<Option<u64>, CallFailure> {
-    let mut sum = Some(0_u64);
+pub(super) fn stated_size(data: &[u8], stop: &Stop) -> Result<Option<u64>, CallFailure> {
+    // `read` counts frames and blocks until the next call of `Stop::check`.
     let mut read = 0;
-    loop {
-        let frame = Frame::first_of(data, stop)?;
-        // `read` counts frames and blocks until the next call of `Stop::check`.
+    frame_sequence::stated_size(data, |rest| {
+        let frame = Frame::first_of(rest, stop)?;
         read += 1 + frame.blocks;
         if read >= STRIDE {
             read = 0;
             stop.check()?;
         }
-        sum = sum.zip(frame.content).and_then(|(sum, size)| sum.checked_add(size));
-        data = &data[frame.len..];
-        if data.is_empty() {
-            break;
-        }
-    }
-    Ok(sum)
+        Ok((frame.len, frame.content))
+    })
 }
