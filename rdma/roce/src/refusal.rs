@@ -81,7 +81,7 @@ pub enum RefusalCause {
     #[error("the message is longer than the posted receive")]
     ReceiveTooShort,
     /// The memory of the posted receive was deregistered, or does not permit writing any more.
-    #[error("the memory of the posted receive was deregistered, or its access rights were withdrawn")]
+    #[error("the memory of the posted receive was deregistered, or its access rights were revoked")]
     ReceiveMemory,
     /// No region of the protection domain has the RKey, covers the address range and permits the access.
     #[error("RKey, address, length or right of the access is not that of a region of the protection domain")]
@@ -100,7 +100,7 @@ pub enum RefusalCause {
     #[error("the READ response answers no READ, or has a wrong length")]
     BadResponse,
     /// The memory for the READ response was deregistered, or does not permit writing any more.
-    #[error("the memory for the READ response was deregistered, or its access rights were withdrawn")]
+    #[error("the memory for the READ response was deregistered, or its access rights were revoked")]
     ResponseMemory,
 }
 

@@ -466,7 +466,7 @@ fn a_failed_queue_pair_refuses_all_packets() {
 }
 
 #[test]
-fn the_texts_for_refused_memory_are_true_of_withdrawn_access_rights() {
+fn the_texts_for_refused_memory_are_true_of_revoked_access_rights() {
     let read_only = Access { local_write: false, remote_write: false, remote_read: true };
     let mut pair = Pair::new();
     pair.b.recv(9, 10);
@@ -482,7 +482,7 @@ fn the_texts_for_refused_memory_are_true_of_withdrawn_access_rights() {
     assert_eq!((receive, response), (RefusalCause::ReceiveMemory, RefusalCause::ResponseMemory));
     for cause in [receive, response] {
         assert!(
-            cause.to_string().ends_with("was deregistered, or its access rights were withdrawn"),
+            cause.to_string().ends_with("was deregistered, or its access rights were revoked"),
             "{cause}"
         );
     }
