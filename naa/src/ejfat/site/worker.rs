@@ -34,8 +34,8 @@ pub(crate) struct WorkerArgs {
     /// The name of this worker at the control plane [default: the name of this machine]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The share of events of this worker at the beginning, in proportion to the weights of the other workers, up to 1000000
-    /// [default: 1]
+    /// The share of events of this worker until its capacity is known, in proportion to the weights of the other workers whose
+    /// capacity is not known, up to 1000000 [default: 1]
     #[arg(long, value_name = "WEIGHT", value_parser = weight, allow_negative_numbers = true)]
     weight: Option<f32>,
     /// The least share of this worker, as a factor of an even share; 0 is no bound [default: 0]
