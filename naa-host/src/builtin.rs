@@ -8,7 +8,7 @@
 use std::{borrow::Cow, net::SocketAddr};
 
 use mrsp::{
-    FunctionCode,
+    U24,
     builtin::{BLOCK_BYTES, StatusBlock},
 };
 
@@ -88,10 +88,12 @@ impl BuiltinSession {
         // The status block is cleared before the call, so that the status block of an earlier call cannot be taken for
         // the status block of this call.
         self.session.write(1 + self.inputs, 0, &[0; BLOCK_BYTES])?;
-        match self.session.call(function) {
-            Ok(_) => self.accept(&self.session.status_block()?, function),
-            Err(error) => Err(self.session.with_detail(error)),
-        }
+        self.session.invoke(function, U24::ZERO)?;
+        let outcome = self.session.wait()?;
+        let status = self.session.status_block();
+        let outcome = status.as_ref().map_or(outcome, |status| outcome.with_status(status));
+        let _ = outcome.into_result().map_err(|error| self.session.with_detail(error))?;
+        self.accept(&status?)
     }
 
     /// Returns the bytes that the function produced in output `index`. The method borrows or copies the bytes as
@@ -111,13 +113,8 @@ impl BuiltinSession {
         self.session.finalize()
     }
 
-    fn accept(&mut self, status: &StatusBlock, function: FunctionCode) -> Result<(), Error> {
+    fn accept(&mut self, status: &StatusBlock) -> Result<(), Error> {
         let peer = self.session.peer();
-        // In the dialect `next`, the response immediate has no return code, so only the status block says that the
-        // function failed.
-        if let Some(code) = status.code {
-            return Err(Error::Function { peer, function, code, detail: status.detail });
-        }
         // The first element of `status.produced` is the length of the status block itself.
         for (output, &produced) in status.produced.iter().skip(1).enumerate().take(self.outputs) {
             let size = self.session.param_len(2 + self.inputs + output)?;

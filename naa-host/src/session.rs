@@ -9,8 +9,8 @@ use std::{
 };
 
 use mrsp::{
-    CallPlan, FunctionCode, HostSession, RegionFlags, ReturnCode, U24, host::ReceivedResponse,
-    immediate::CallResponse, layout::Layout, plan::Part,
+    CallPlan, FunctionCode, HostSession, RegionFlags, ReturnCode, U24, builtin::StatusBlock,
+    host::ReceivedResponse, immediate::CallResponse, layout::Layout, plan::Part,
 };
 use verbs::{RemoteAddr, Sge, WaitMode, Wake};
 
@@ -37,13 +37,26 @@ pub struct CallOutcome {
     /// The code of the function that the host called.
     pub function: FunctionCode,
     /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next),
-    /// `answer` is always [`CallResponse::User`], even if the function failed.
+    /// `answer` is [`CallResponse::User`], even if the function failed, unless [`with_status`](Self::with_status) has
+    /// added the return code of a status block.
     pub answer: CallResponse,
     /// The number of bytes that the accelerator wrote to the last output; 0 if the function failed.
     pub last_write_bytes: u32,
 }
 
 impl CallOutcome {
+    /// Adds the return code in the status block of a built-in function, if the response immediate has no return code.
+    /// With [`Dialect::Next`](crate::Dialect::Next), only the status block says that a built-in function failed.
+    /// `status` must be the status block of this call.
+    pub fn with_status(self, status: &StatusBlock) -> Self {
+        match (self.answer, status.code) {
+            (CallResponse::User(_), Some(code)) => {
+                Self { answer: CallResponse::Failure(code), last_write_bytes: 0, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// # Errors
     /// Fails with [`Error::Function`] if the function failed.
     pub fn into_result(self) -> Result<Self, Error> {

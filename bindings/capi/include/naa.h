@@ -126,7 +126,8 @@
 #define NAA_DIALECT_MAIN 0
 
 /**
- * An answer has 24 bits for the user, and cannot tell of a failure: NAAICE's successor `next`.
+ * NAAICE's successor `next`: an answer has 24 bits for the user, and no return code. Only the status block of a
+ * built-in function says that it failed.
  */
 #define NAA_DIALECT_NEXT 1
 

@@ -27,11 +27,11 @@ fn entries_of_naa_spec_are_used_once_each() {
     Program::c("native_spec.c").run(&[&first, &second], &[]);
 }
 
-#[test]
-fn a_failure_without_a_status_block_has_no_detail_of_an_earlier_call() {
+/// Starts an accelerator whose first call brings a status block, and whose later calls bring none. All calls fail.
+fn failing(ip: &str) -> AcceleratorModel {
     let code = ReturnCode::OUTPUT_TOO_SMALL;
     let mut calls = 0;
-    let model = AcceleratorModel::start("127.0.8.14", move |regions, _| {
+    AcceleratorModel::start(ip, move |regions, _| {
         calls += 1;
         if calls > 1 {
             return Action::Respond(Err(code));
@@ -40,6 +40,16 @@ fn a_failure_without_a_status_block_has_no_detail_of_an_earlier_call() {
         // The internal region comes behind the others, so the status block is in region 1.
         regions[1].write(&StatusBlock { function, code: Some(code), detail: 4321, produced }.encode());
         Action::Fail(code, 64)
-    });
-    Program::c("native_status.c").run(&[&model.address.to_string()], &[]);
+    })
+}
+
+#[test]
+fn a_failure_without_a_status_block_has_no_detail_of_an_earlier_call() {
+    Program::c("native_status.c").run(&[&failing("127.0.8.14").address.to_string()], &[]);
+}
+
+#[test]
+fn a_built_in_function_that_fails_in_the_dialect_next_is_an_error() {
+    let model = failing("127.0.8.15");
+    Program::c("native_status.c").run(&[&model.address.to_string(), "next"], &[]);
 }

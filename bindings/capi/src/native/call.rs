@@ -224,6 +224,7 @@ pub(super) unsafe fn report(
         Ok(None) => return Ok(false),
         Ok(Some(outcome)) => {
             let status = status(session, outcome.function);
+            let outcome = status.as_ref().map_or(outcome, |status| outcome.with_status(status));
             // SAFETY: the caller's contract.
             unsafe { write(to, naa_outcome::of(&outcome, status.as_ref())) };
             let failed = |error| if status.is_some() { session.host.with_detail(error) } else { error };

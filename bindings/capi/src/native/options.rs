@@ -26,7 +26,8 @@ pub const NAA_WAIT_BLOCK: i32 = 2;
 
 /// An accelerator's answer has a return code: the released NAAICE library, `naa serve`, the FPGA.
 pub const NAA_DIALECT_MAIN: i32 = 0;
-/// An answer has 24 bits for the user, and cannot tell of a failure: NAAICE's successor `next`.
+/// NAAICE's successor `next`: an answer has 24 bits for the user, and no return code. Only the status block of a
+/// built-in function says that it failed.
 pub const NAA_DIALECT_NEXT: i32 = 1;
 
 /// Each region of the session has one on the accelerator, and is written by a WRITE of its own. What every accelerator
