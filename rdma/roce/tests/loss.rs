@@ -76,6 +76,42 @@ fn a_sequence_nak_acknowledges_the_packets_before_it() {
     assert_eq!(pair.finish(), ok([3, 4]));
 }
 
+/// After one NAK, the requester of rxe ignores further NAKs until an ACK arrives.
+#[test]
+fn the_packets_before_a_gap_are_acknowledged_before_the_sequence_nak() {
+    let mut pair = Pair::new();
+    pair.lose("WRITE_MIDDLE", 3);
+    pair.write(1, 10 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    let responses: Vec<_> = pair.sent.iter().filter(|p| p.from == B).map(|p| (p.kind, p.psn())).collect();
+    let expected = [("ACK", PSN_A + 2), ("NAK_SEQUENCE", PSN_A + 3), ("ACK", PSN_A + 9)];
+    assert_eq!(responses, expected);
+}
+
+/// A NAK that is sent again acknowledges nothing more than the first one.
+#[test]
+fn only_the_first_sequence_nak_of_a_gap_follows_an_acknowledgement() {
+    let mut pair = Pair::new();
+    pair.batches = true;
+    pair.rule(|p| (p.psn() == PSN_A + 1 && p.kind == "WRITE_MIDDLE" && p.nth < 12).then_some(Fault::Lose));
+    pair.write(1, 10 * MTU);
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.psns("NAK_SEQUENCE"), [PSN_A + 1; 2]);
+    assert_eq!(pair.psns("ACK"), [PSN_A, PSN_A + 9]);
+}
+
+/// The responses of a READ acknowledge it. An ACK between responses is fatal for the requester of rxe.
+#[test]
+fn a_read_before_a_gap_is_not_acknowledged() {
+    let mut pair = Pair::new();
+    pair.lose("WRITE_ONLY", 1);
+    pair.read(1, 3 * MTU);
+    pair.write(2, 10);
+    pair.write(3, 10);
+    assert_eq!(pair.finish(), ok([1, 2, 3]));
+    assert_eq!((pair.psns("ACK"), pair.psns("NAK_SEQUENCE")), (vec![PSN_A + 3, PSN_A + 4], vec![PSN_A + 3]));
+}
+
 #[test]
 fn a_sequence_nak_is_sent_once_per_gap() {
     let mut pair = Pair::new();

@@ -24,7 +24,7 @@ use crate::{
     opcode,
     psn::Psn,
     refusal::RefusalCause,
-    wire::{Packet, Syndrome},
+    wire::{NakCode, Packet, Syndrome},
 };
 
 /// The position of a byte in a memory region: the region and an offset.
@@ -274,6 +274,9 @@ fn location(region: MrRef, offset: u64) -> MemoryLocation {
 fn response(pending: PendingResponse) -> Response {
     match pending {
         PendingResponse::Ack { psn, syndrome, msn } => Response::Ack { psn, syndrome, msn },
+        PendingResponse::SequenceNak { psn, msn, .. } => {
+            Response::Ack { psn, syndrome: Syndrome::Nak(NakCode::PsnSequence), msn }
+        }
         PendingResponse::Read { psn, packets, source, len, msn, repeated, .. } => {
             let source = source.map(|(region, offset)| location(region, offset));
             Response::Read { psn, packets, msn, source, length: len, repeated }

@@ -19,7 +19,7 @@ use crate::{
     opcode::{OpcodeInfo, Operation, Position},
     psn::Psn,
     refusal::RefusalCause::{self, MessageLength, OpcodeSequence, ReceiverNotReady, RemoteAccess},
-    wire::{NakCode, Packet, Reth, Syndrome},
+    wire::{Packet, Reth, Syndrome},
 };
 
 /// The longest message in bytes (IBTA C9-9).
@@ -86,6 +86,8 @@ pub(crate) struct Responder {
     message: IncomingMessage,
     /// The gap for which a NAK was sent; `None` if no packet is missing.
     gap: Option<Gap>,
+    /// True if the packet that was executed last is a SEND or WRITE packet that no ACK has acknowledged.
+    unacknowledged: bool,
     /// The first PSN of the READ that was executed last; `None` before the first READ. A repeated SEND or WRITE packet
     /// with a PSN before `last_read` is acknowledged with its own PSN. If a requester still waits for responses of the
     /// READ, it takes an ACK with the PSN `last_read` or a later PSN as a sign that these responses were lost.
@@ -119,6 +121,7 @@ impl Responder {
             msn: 0,
             message: IncomingMessage::None,
             gap: None,
+            unacknowledged: false,
             last_read: None,
             responses: PendingResponses::default(),
             responder_resources,
@@ -146,7 +149,8 @@ impl Responder {
         match self.execute(info, packet, cx) {
             Ok(completion) => {
                 // A READ is answered by its responses, not by an acknowledgement.
-                if packet.bth.ack_req && info.operation != Operation::ReadRequest {
+                self.unacknowledged = info.operation != Operation::ReadRequest;
+                if packet.bth.ack_req && self.unacknowledged {
                     self.acknowledge();
                 }
                 ExecutedRequest { completion, refused: None }
@@ -159,6 +163,7 @@ impl Responder {
     }
 
     fn acknowledge(&mut self) {
+        self.unacknowledged = false;
         let psn = self.epsn.minus(1);
         self.responses.push(PendingResponse::Ack { psn, syndrome: Syndrome::ACK, msn: self.msn });
     }
@@ -176,8 +181,8 @@ impl Responder {
             self.gap = Some(Gap::before(psn));
         }
         shared.counters.send_seq_err += 1;
-        let syndrome = Syndrome::Nak(NakCode::PsnSequence);
-        self.responses.push(PendingResponse::Ack { psn: self.epsn, syndrome, msn: self.msn });
+        let after_ack = std::mem::take(&mut self.unacknowledged);
+        self.responses.push(PendingResponse::SequenceNak { psn: self.epsn, msn: self.msn, after_ack });
     }
 
     /// Handles a repeated request. A repeated SEND or WRITE is acknowledged again. A repeated READ is executed again,

@@ -21,6 +21,15 @@ pub(super) enum PendingResponse {
         syndrome: Syndrome,
         msn: u32,
     },
+    /// A NAK for the sequence error that the packet `psn` is missing. If `after_ack` is true, an ACK of the packets before
+    /// the missing one is sent first. By the specification, the NAK alone also acknowledges these packets. But after one
+    /// NAK, the requester of rxe ignores further NAKs and counts down its retries until an ACK arrives. If rxe got no ACK
+    /// here, each further loss would cost it an ACK time-out, and a few losses in a row would cost it the connection.
+    SequenceNak {
+        psn: Psn,
+        msn: u32,
+        after_ack: bool,
+    },
     /// The next response packet to be sent is number `packet` of `packets`, counted from 0. `source` is `None` for a
     /// READ of no bytes. `repeated` is true if the READ was executed before and its request has arrived again. The
     /// response to a repeated READ does not count towards the limit of outstanding READs, because the network may
@@ -39,7 +48,7 @@ pub(super) enum PendingResponse {
 impl PendingResponse {
     pub(super) fn with_msn(mut self, new: u32) -> Self {
         match &mut self {
-            Self::Ack { msn, .. } | Self::Read { msn, .. } => *msn = new,
+            Self::Ack { msn, .. } | Self::SequenceNak { msn, .. } | Self::Read { msn, .. } => *msn = new,
         }
         self
     }
@@ -106,7 +115,7 @@ impl PendingResponses {
     /// stays in the queue until [`PendingResponses::finish_oldest`] removes it.
     pub(super) fn take_newest(&mut self) -> Option<PendingResponse> {
         match self.queue.back_mut()? {
-            PendingResponse::Ack { .. } => self.queue.pop_back(),
+            PendingResponse::Ack { .. } | PendingResponse::SequenceNak { .. } => self.queue.pop_back(),
             response => {
                 let newest = *response;
                 let PendingResponse::Read { packet: packet @ 0, .. } = response else { return None };
@@ -138,7 +147,7 @@ impl PendingResponses {
             PendingResponse::Read { psn, packets, .. } => {
                 psn.plus(*packets).since(from) <= 0 || psn.since(end) >= 0
             }
-            PendingResponse::Ack { .. } => true,
+            PendingResponse::Ack { .. } | PendingResponse::SequenceNak { .. } => true,
         });
         self.reads = self.queue.iter().filter(|r| r.takes_resource()).count();
         self.push(response);
@@ -159,6 +168,15 @@ impl PendingResponses {
                 let aeth = Aeth { syndrome: *syndrome, msn: *msn };
                 header(out, peer, opcode::ACKNOWLEDGE, *psn, 0, Some(aeth));
                 true
+            }
+            PendingResponse::SequenceNak { psn, msn, after_ack } => {
+                let is_ack = std::mem::take(after_ack);
+                let (psn, syndrome) = match is_ack {
+                    true => (psn.minus(1), Syndrome::ACK),
+                    false => (*psn, Syndrome::Nak(NakCode::PsnSequence)),
+                };
+                header(out, peer, opcode::ACKNOWLEDGE, psn, 0, Some(Aeth { syndrome, msn: *msn }));
+                !is_ack
             }
             PendingResponse::Read { psn, packet, packets, source, len, msn, .. } => {
                 let Some(piece) = response_piece(*packet, *source, *len, peer.mtu, shared) else {
