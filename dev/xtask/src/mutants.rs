@@ -56,6 +56,11 @@ struct Mutant {
 }
 
 impl Mutant {
+    fn line(&self) -> Result<usize> {
+        let line = self.name.split(':').nth(1).and_then(|line| line.parse().ok());
+        line.filter(|&line| line > 0).with_context(|| format!("a mutant without a line: {}", self.name))
+    }
+
     /// The name without line and column, which change with every commit.
     fn stable_name(&self) -> String {
         let change = self.name.splitn(4, ':').nth(3).unwrap_or(&self.name);
@@ -132,7 +137,30 @@ fn mutants(program: &Path, options: &Args) -> Command {
     command
 }
 
-/// The names of the mutants that cargo-mutants tried. Mutants that do not compile are in neither field. If several
+/// Returns a diff that adds the lines of the mutants. cargo-mutants 27.1.0 tries each mutant that deletes a field, whatever
+/// `--re` says, except in lines that the diff of `--in-diff` does not add.
+fn diff_of(wanted: &[Mutant]) -> Result<String> {
+    let lines: BTreeSet<_> =
+        wanted.iter().map(|mutant| Ok((&mutant.file, mutant.line()?))).collect::<Result<_>>()?;
+    let mut diff = String::new();
+    let mut last = None;
+    for (file, number) in lines {
+        let path = repo::root().join(file);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let line = text
+            .lines()
+            .nth(number - 1)
+            .with_context(|| format!("{} has no line {number}", file.display()))?;
+        if last.replace(file) != Some(file) {
+            let file = file.display();
+            diff.push_str(&format!("--- a/{file}\n+++ b/{file}\n"));
+        }
+        diff.push_str(&format!("@@ -{number},0 +{number},1 @@\n+{line}\n"));
+    }
+    Ok(diff)
+}
+
+/// The names of the drawn mutants that cargo-mutants tried. Mutants that do not compile are in neither field. If several
 /// mutants have the same name, the name is in `missed` if the tests missed at least one of these mutants, and else in
 /// `caught`.
 #[derive(Debug, Default)]
@@ -152,28 +180,36 @@ fn try_out(program: &Path, options: &Args, wanted: &[Mutant], more: &[&str]) -> 
     for mutant in wanted {
         command.arg("--re").arg(format!("^{}$", escaped(&mutant.name)));
     }
+    let diff = folder.join("drawn.diff");
+    fs::write(&diff, diff_of(wanted)?).with_context(|| diff.display().to_string())?;
+    command.arg("--in-diff").arg(&diff);
     let status = command.status().context("cannot run cargo-mutants")?;
     // 0: all were caught; 2: some were missed; 3: some ran too long.
     ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo-mutants failed: {status}");
+    let drawn: BTreeSet<_> = wanted.iter().map(|mutant| mutant.name.as_str()).collect();
     let names = |file: &str| -> Result<BTreeSet<String>> {
         let path = folder.join("mutants.out").join(file);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(text.lines().map(str::to_owned).collect())
+        // Other mutants that delete a field in the same lines are tried, too, and do not count.
+        Ok(text.lines().filter(|name| drawn.contains(name)).map(str::to_owned).collect())
     };
     let missed = names("missed.txt")?;
     let mut caught = names("caught.txt")?;
     caught.append(&mut names("timeout.txt")?);
     caught.retain(|name| !missed.contains(name));
-    let unknown = missed.iter().find(|name| wanted.iter().all(|mutant| mutant.name != **name));
-    if let Some(name) = unknown {
-        bail!("cargo-mutants tried {name:?}, which was not drawn");
+    let unviable = names("unviable.txt")?;
+    let untried =
+        drawn.iter().find(|name| ![&caught, &missed, &unviable].iter().any(|tried| tried.contains(**name)));
+    if let Some(name) = untried {
+        bail!("cargo-mutants did not try {name:?}, which was drawn");
     }
     Ok(Tried { caught, missed })
 }
 
-/// A regular expression that matches `text` only.
+/// A regular expression that matches `text` only. Only special characters are escaped, because `\<` and `\>` stand for the
+/// boundaries of words.
 fn escaped(text: &str) -> String {
-    let special = |c: char| c.is_ascii_punctuation() && c != '_';
+    let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
@@ -193,6 +229,16 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        assert_eq!(escaped("a_b + (c)"), r"a_b \+ \(c\)");
+        assert_eq!(escaped("a_b + (c) -> d"), r"a_b \+ \(c\) -> d");
+    }
+
+    #[test]
+    fn the_lines_of_mutants_are_known() {
+        let mutant = |name: &str| Mutant { name: name.into(), file: "rdma/roce/src/psn.rs".into() };
+        assert_eq!(
+            mutant("rdma/roce/src/psn.rs:28:9: replace Psn::minus -> Self with x").line().unwrap(),
+            28
+        );
+        assert!(mutant("replace Psn::minus -> Self with x").line().is_err());
     }
 }
