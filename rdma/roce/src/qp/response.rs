@@ -22,9 +22,9 @@ pub(super) enum PendingResponse {
         msn: u32,
     },
     /// A NAK for the sequence error that the packet `psn` is missing. If `after_ack` is true, an ACK of the packets before
-    /// the missing one is sent first. By the specification, the NAK alone also acknowledges these packets. But after one
-    /// NAK, the requester of rxe ignores further NAKs and counts down its retries until an ACK arrives. If rxe got no ACK
-    /// here, each further loss would cost it an ACK time-out, and a few losses in a row would cost it the connection.
+    /// the missing packet is sent first. The NAK alone also acknowledges these packets. The requester of rxe, however,
+    /// ignores further NAKs after a NAK, and counts down its retries, until an ACK arrives. If rxe got no ACK here, each
+    /// further loss would cost an ACK time-out, and a few losses in a row would end the connection.
     SequenceNak {
         psn: Psn,
         msn: u32,
