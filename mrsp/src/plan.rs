@@ -287,4 +287,17 @@ mod tests {
         assert_eq!(planned(u64::MAX, u32::MAX).len(), 1);
         assert_eq!(planned(1 << 30, u32::MAX).len(), 4);
     }
+    #[test]
+    fn bytes_at_the_end_of_a_write_belong_to_its_last_piece() {
+        let to = RemoteRegion { addr: 0x1000, rkey: 7, size: 100 };
+        let mut plan = CallPlan::with_capacity(3).with_most_pieces(4);
+        plan.push(0, 0, 10, &to);
+        plan.append(WriteElement { param: 1, offset: 0, length: 5 });
+        plan.extend(3);
+        assert_eq!((plan.writes()[0].length, plan.gathered(&plan.writes()[0])[1].length), (18, 8));
+        // The last WRITE is not gathered, so the pieces of the WRITE before keep their lengths.
+        plan.push(2, 0, 20, &to);
+        plan.extend(4);
+        assert_eq!((plan.writes()[1].length, plan.gathered(&plan.writes()[0])[1].length), (24, 8));
+    }
 }

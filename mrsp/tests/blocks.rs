@@ -30,6 +30,11 @@ fn layout_of_status() {
 }
 
 #[test]
+fn element_types_have_the_names_of_rust() {
+    assert_eq!(Element::ALL.map(Element::name), ["u8", "u32", "i32", "u64", "i64", "f32", "f64"]);
+}
+
+#[test]
 fn arguments_round_trip() {
     let mut random = Random::seeded(0x5eed_0003);
     for _ in 0..1000 {

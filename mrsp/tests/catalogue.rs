@@ -44,6 +44,13 @@ fn layout() {
 }
 
 #[test]
+fn kinds_have_names() {
+    use ParamKind::{Arguments, Bytes, ComplexF64, F32, F64, Status, U32, U64};
+    let names = [Bytes, Arguments, Status, U32, U64, F32, F64, ComplexF64].map(ParamKind::name);
+    assert_eq!(names, ["bytes", "arguments", "status", "u32", "u64", "f32", "f64", "complex-f64"]);
+}
+
+#[test]
 fn round_trips() {
     let catalogue = example();
     let mut bytes = catalogue.encode().unwrap();

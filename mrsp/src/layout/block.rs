@@ -140,7 +140,7 @@ mod tests {
         let golden = b"NAAL\x01\x01\0\0\
             \x0c\x02\0\0\0\0\0\x40\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\0\0\0\x10";
         assert_eq!(bytes, golden);
-        assert_eq!(bytes.len(), block_bytes(1));
+        assert_eq!((bytes.len(), block_bytes(1), block_bytes(3)), (32, 32, 80));
         assert_eq!(decode(&bytes).unwrap().iter().collect::<Vec<_>>(), [entry]);
     }
 

@@ -159,6 +159,14 @@ mod tests {
     }
 
     #[test]
+    fn parameters_have_the_order_of_the_table() {
+        let both_once = BOTH.union(ONCE);
+        let not_copied = [IN, BOTH, both_once, OUT, ONCE, RegionFlags::NONE];
+        assert_eq!(not_copied.map(|flags| rank(flags, false)), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(not_copied.map(|flags| rank(flags, true)), [5, 4, 3, 2, 1, 0]);
+    }
+
+    #[test]
     fn small_ones_are_in_front() {
         let params = [(IN, 1000), (OUT, 10), (IN, 20), (OUT, 2000)];
         let layout = Layout::Packed { threshold: 20 * 16 };
