@@ -287,6 +287,7 @@ mod tests {
         assert_eq!(planned(u64::MAX, u32::MAX).len(), 1);
         assert_eq!(planned(1 << 30, u32::MAX).len(), 4);
     }
+
     #[test]
     fn bytes_at_the_end_of_a_write_belong_to_its_last_piece() {
         let to = RemoteRegion { addr: 0x1000, rkey: 7, size: 100 };
@@ -295,7 +296,7 @@ mod tests {
         plan.append(WriteElement { param: 1, offset: 0, length: 5 });
         plan.extend(3);
         assert_eq!((plan.writes()[0].length, plan.gathered(&plan.writes()[0])[1].length), (18, 8));
-        // The last WRITE is not gathered, so the pieces of the WRITE before keep their lengths.
+        // The second WRITE is not gathered, so the pieces of the first WRITE keep their lengths.
         plan.push(2, 0, 20, &to);
         plan.extend(4);
         assert_eq!((plan.writes()[1].length, plan.gathered(&plan.writes()[0])[1].length), (24, 8));

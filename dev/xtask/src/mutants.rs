@@ -137,8 +137,8 @@ fn mutants(program: &Path, options: &Args) -> Command {
     command
 }
 
-/// Returns a diff that adds the lines of the mutants. cargo-mutants 27.1.0 tries each mutant that deletes a field, whatever
-/// `--re` says, except in lines that the diff of `--in-diff` does not add.
+/// Returns a diff that adds the lines of the mutants in `wanted`, for `--in-diff`. With this diff, cargo-mutants tries only
+/// mutants in these lines. `--re` alone is not enough: cargo-mutants 27.1.0 does not apply it to mutants that delete a field.
 fn diff_of(wanted: &[Mutant]) -> Result<String> {
     let lines: BTreeSet<_> =
         wanted.iter().map(|mutant| Ok((&mutant.file, mutant.line()?))).collect::<Result<_>>()?;
@@ -206,8 +206,8 @@ fn try_out(program: &Path, options: &Args, wanted: &[Mutant], more: &[&str]) -> 
     Ok(Tried { caught, missed })
 }
 
-/// A regular expression that matches `text` only. Only special characters are escaped, because `\<` and `\>` stand for the
-/// boundaries of words.
+/// Returns a regular expression that matches `text` only. Characters without a special meaning must not be escaped: `\<`
+/// and `\>` do not match `<` and `>`, but the begin and the end of a word.
 fn escaped(text: &str) -> String {
     let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()

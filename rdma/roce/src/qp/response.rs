@@ -21,10 +21,11 @@ pub(super) enum PendingResponse {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// A NAK for the sequence error that the packet `psn` is missing. If `after_ack` is true, an ACK of the packets before
-    /// the missing packet is sent first. The NAK alone also acknowledges these packets. The requester of rxe, however,
-    /// ignores further NAKs after a NAK, and counts down its retries, until an ACK arrives. If rxe got no ACK here, each
-    /// further loss would cost an ACK time-out, and a few losses in a row would end the connection.
+    /// A NAK that reports that the packet `psn` is missing. If `after_ack` is true, an ACK of the packets before `psn` is
+    /// sent before the NAK. The specification says that the NAK alone acknowledges these packets. However, the requester
+    /// of rxe ignores all NAKs after the first one, and counts down its retries, until it receives an ACK. If rxe received
+    /// no ACK here, it would notice each further loss only by an ACK time-out, and the connection would end after a few
+    /// losses.
     SequenceNak {
         psn: Psn,
         msn: u32,
