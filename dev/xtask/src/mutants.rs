@@ -29,6 +29,8 @@ const LEAST_BY_OWN: usize = 75;
 const LEAST_BY_BOTH: usize = 97;
 /// The seconds after which a test that hangs counts as failed.
 const TIME_LIMIT: &str = "60";
+/// The remedy if cargo-mutants does not do what this module expects of it.
+const VERSION: &str = "another version of cargo-mutants may need a change of dev/xtask/src/mutants.rs";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -58,7 +60,7 @@ struct Mutant {
 impl Mutant {
     fn line(&self) -> Result<usize> {
         let line = self.name.split(':').nth(1).and_then(|line| line.parse().ok());
-        line.filter(|&line| line > 0).with_context(|| format!("a mutant without a line: {}", self.name))
+        line.filter(|&line| line > 0).with_context(|| format!("{:?} names no line; {VERSION}", self.name))
     }
 
     /// The name without line and column, which change with every commit.
@@ -201,7 +203,7 @@ fn try_out(program: &Path, options: &Args, wanted: &[Mutant], more: &[&str]) -> 
     let untried =
         drawn.iter().find(|name| ![&caught, &missed, &unviable].iter().any(|tried| tried.contains(**name)));
     if let Some(name) = untried {
-        bail!("cargo-mutants did not try {name:?}, which was drawn");
+        bail!("cargo-mutants did not try {name:?}, which was drawn; {VERSION}");
     }
     Ok(Tried { caught, missed })
 }
