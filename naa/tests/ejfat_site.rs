@@ -158,11 +158,17 @@ fn a_sender_that_is_interrupted_is_taken_off_the_list() {
     let at = UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("{}?data={}", Site::uri(&server, TOKEN), at.local_addr().unwrap());
     let send = ["ejfat", "send", "--size", "1K", "--events", "1000000000", "--rate", "0.001", "--uri", &uri];
-    let mut child = naa(&send).stdout(Stdio::null()).spawn().unwrap();
-    until("it is let in", || site.state().senders.contains("127.0.0.1"));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(site.state().senders.is_empty());
+    let interrupted = |when: &str, is_so: &dyn Fn() -> bool| {
+        let mut child = naa(&send).stdout(Stdio::null()).spawn().unwrap();
+        until(when, is_so);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{when}");
+        assert!(site.state().senders.is_empty(), "{when}");
+    };
+    interrupted("it is let in", &|| site.state().senders.contains("127.0.0.1"));
+    site.state().calls.clear();
+    site.slow("AddSenders", 300 * MS);
+    interrupted("it asks to be let in", &|| site.state().calls.contains(&"AddSenders"));
 }
 
 /// Starts a sender that goes on for long, with what it prints to standard error in a file.

@@ -108,6 +108,15 @@ impl ControlPlane {
         })?;
         let preferred = targets.data.iter().find(|at| at.is_ipv6() == v6).or(targets.data.first());
         let to = *preferred.context(no_data)?;
+        let slot: Arc<Mutex<Option<AllowedSender>>> = Arc::default();
+        let at_end = slot.clone();
+        // A signal ends the program without dropping anything, so the addresses would stay in the list. The lock is held until they
+        // are there: a signal that comes meanwhile takes them off afterwards.
+        let mut opening = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        signals::on_terminate(move || {
+            drop(at_end.lock().unwrap_or_else(PoisonError::into_inner).take());
+            std::process::exit(128 + libc::SIGINT);
+        })?;
         let mut allowed =
             AllowedSender::open(&connection, &lb, &targets.data).map_err(|error| match error {
                 AllowedSenderError::Client(error) => without(error),
@@ -118,13 +127,9 @@ impl ControlPlane {
         }
         allowed.watch(AllowedSender::LOOKS, |notice| tracing::warn!("{notice}"))?;
         let ending = Some(allowed.ending());
-        let let_in = AdmittedSender { allowed: Arc::new(Mutex::new(Some(allowed))), ending, syncs: None };
-        let at_end = let_in.allowed.clone();
-        // A signal ends the program without dropping anything, so the address would stay in the list.
-        signals::on_terminate(move || {
-            drop(at_end.lock().unwrap_or_else(PoisonError::into_inner).take());
-            std::process::exit(128 + libc::SIGINT);
-        })?;
+        *opening = Some(allowed);
+        drop(opening);
+        let let_in = AdmittedSender { allowed: slot, ending, syncs: None };
         Ok((to, let_in))
     }
 }
