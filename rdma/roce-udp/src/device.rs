@@ -193,8 +193,12 @@ impl EmbeddedDevice {
         deadline: Option<Instant>,
     ) -> Wake {
         let mut spinner = Spinner::new(mode, Instant::now());
+        let mut yielded = None;
         loop {
             let mut state = self.lock();
+            if let Some((took, back)) = yielded.take() {
+                state.contention.yielded(took, back);
+            }
             let turn = state.turn(&on);
             self.rounds.fetch_add(1, Ordering::Relaxed);
             let now = Instant::now();
@@ -209,7 +213,7 @@ impl EmbeddedDevice {
                 self.stop_driving(&mut state);
                 return wake;
             }
-            let next = spinner.after(&turn, now, &mut state.contention);
+            let next = spinner.after(&turn, now, &state.contention);
             if next == Next::Sleep {
                 if self.sleep(state, ProgressOwner::Caller, (on, beside), deadline, now) {
                     self.stop_driving(&mut self.lock());
@@ -220,7 +224,10 @@ impl EmbeddedDevice {
             drop(state);
             self.yield_to_contenders();
             if next == Next::YieldThenTurn {
+                let begin = Instant::now();
                 std::thread::yield_now();
+                let back = Instant::now();
+                yielded = Some((back - begin, back));
             }
         }
     }

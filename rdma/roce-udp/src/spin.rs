@@ -12,16 +12,20 @@ use crate::{engine::Turn, waiters::SPIN};
 pub(crate) struct Spinner {
     mode: WaitMode,
     last_busy: Instant,
-    last_turn: Instant,
     idle_turns: u32,
 }
 
 /// Records whether other threads need the core on which a wait polls. While other threads need the core, an adaptive
 /// wait sleeps and does not poll. One of these threads may belong to a peer on the same machine, and polling would
 /// delay the response of this peer.
+///
+/// A wait that yields its core to a busy thread gets the core back after milliseconds, and the kernel also prefers the
+/// busy thread at the next wake-ups. So each test whether the contention has ended costs a delay, and the time to the
+/// next test doubles while the tests find that it has not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
-    until: Option<Instant>,
+    /// The time until which waits sleep, and how long they have slept by then.
+    sleeps: Option<(Instant, Duration)>,
 }
 
 /// The next action of the progress owner after a turn of the engine.
@@ -34,22 +38,14 @@ pub(crate) enum Next {
 }
 
 impl Spinner {
-    /// If a turn of the engine without packets takes longer than this time, another thread has had the core meanwhile.
-    /// A turn without packets usually takes a microsecond if no other thread interrupts it.
-    const LONG_TURN: Duration = Duration::from_micros(25);
-    /// The time for which a core counts as contended after another thread has interrupted the spinning thread on this
-    /// core.
-    const CONTENDED: Duration = Duration::from_millis(20);
     /// A wait in the mode `Spin` yields to other threads each time it has made this number of idle turns.
     const TURNS_PER_YIELD: u32 = 64;
 
     pub(crate) fn new(mode: WaitMode, now: Instant) -> Self {
-        Self { mode, last_busy: now, last_turn: now, idle_turns: 0 }
+        Self { mode, last_busy: now, idle_turns: 0 }
     }
 
-    pub(crate) fn after(&mut self, turn: &Turn, now: Instant, contention: &mut CpuContention) -> Next {
-        let took = now - self.last_turn;
-        self.last_turn = now;
+    pub(crate) fn after(&mut self, turn: &Turn, now: Instant, contention: &CpuContention) -> Next {
         if turn.busy {
             // While packets arrive, polling costs less than a wake-up of the thread for each packet.
             (self.last_busy, self.idle_turns) = (now, 0);
@@ -61,28 +57,39 @@ impl Spinner {
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
-        let next = self.when_idle(took, now, contention);
-        if next == Next::Sleep {
-            // The duration `took` of the next idle turn will include the sleep of the thread. `idle_turns` is set to 0,
-            // because `when_idle` ignores the duration of the first idle turn.
-            self.idle_turns = 0;
-        }
-        next
-    }
-
-    fn when_idle(&self, took: Duration, now: Instant, contention: &mut CpuContention) -> Next {
         match self.mode {
             WaitMode::Block => Next::Sleep,
             WaitMode::Spin if self.idle_turns.is_multiple_of(Self::TURNS_PER_YIELD) => Next::YieldThenTurn,
             WaitMode::Spin => Next::Turn,
-            WaitMode::Adaptive => {
-                if self.idle_turns > 1 && took > Self::LONG_TURN {
-                    contention.until = Some(now + Self::CONTENDED);
-                }
-                let contended = contention.until.is_some_and(|until| now < until);
-                if contended || now - self.last_busy >= SPIN { Next::Sleep } else { Next::YieldThenTurn }
-            }
+            WaitMode::Adaptive if contention.lasts(now) || now - self.last_busy >= SPIN => Next::Sleep,
+            WaitMode::Adaptive => Next::YieldThenTurn,
         }
+    }
+}
+
+impl CpuContention {
+    /// If the spinning thread gets its core back later than this, another thread has had the core. Otherwise a yield
+    /// takes about a microsecond.
+    const LONG_YIELD: Duration = Duration::from_micros(25);
+    /// The time for which a core counts as contended after another thread has had it.
+    const FIRST: Duration = Duration::from_millis(20);
+    /// The longest time for which a core counts as contended.
+    const LONGEST: Duration = Duration::from_millis(640);
+    /// Contention that is found within this time after the last one had ended is the same contention.
+    const AGAIN: Duration = Duration::from_millis(5);
+
+    /// Records that the spinning thread yielded its core, and got it back at `now` after the time `took`.
+    pub(crate) fn yielded(&mut self, took: Duration, now: Instant) {
+        if took <= Self::LONG_YIELD {
+            return;
+        }
+        let last = self.sleeps.filter(|(until, _)| now - took < *until + Self::AGAIN);
+        let time = last.map_or(Self::FIRST, |(_, time)| (time * 2).min(Self::LONGEST));
+        self.sleeps = Some((now + time, time));
+    }
+
+    fn lasts(&self, now: Instant) -> bool {
+        self.sleeps.is_some_and(|(until, _)| now < until)
     }
 }
 
@@ -99,11 +106,10 @@ mod tests {
     fn idle_turns(
         spinner: &mut Spinner,
         now: &mut Instant,
-        step: Duration,
-        contention: &mut CpuContention,
+        contention: &CpuContention,
     ) -> usize {
         let mut idle = || {
-            *now += step;
+            *now += STEP;
             spinner.after(&IDLE, *now, contention)
         };
         (0..1000).take_while(|_| idle() != Next::Sleep).count()
@@ -111,53 +117,58 @@ mod tests {
 
     #[test]
     fn modes_spin_as_long_as_they_say() {
-        let (start, mut contention) = (Instant::now(), CpuContention::default());
+        let (start, contention) = (Instant::now(), CpuContention::default());
         for (mode, turns) in [(WaitMode::Block, 0), (WaitMode::Adaptive, 49), (WaitMode::Spin, 1000)] {
             let (mut spinner, mut now) = (Spinner::new(mode, start), start);
-            assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), turns, "{mode:?}");
+            assert_eq!(idle_turns(&mut spinner, &mut now, &contention), turns, "{mode:?}");
         }
     }
 
     #[test]
     fn traffic_prolongs_an_adaptive_spin() {
-        let (start, mut contention) = (Instant::now(), CpuContention::default());
+        let (start, contention) = (Instant::now(), CpuContention::default());
         let (mut spinner, mut now) = (Spinner::new(WaitMode::Adaptive, start), start + 40 * STEP);
-        assert_eq!(spinner.after(&BUSY, now, &mut contention), Next::Turn);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
+        assert_eq!(spinner.after(&BUSY, now, &contention), Next::Turn);
+        assert_eq!(idle_turns(&mut spinner, &mut now, &contention), 49);
     }
 
     #[test]
     fn junk_prolongs_nothing() {
-        let (mut now, mut contention) = (Instant::now(), CpuContention::default());
+        let (mut now, contention) = (Instant::now(), CpuContention::default());
         let mut spinner = Spinner::new(WaitMode::Adaptive, now);
         for _ in 0..40 {
             now += STEP;
-            assert_eq!(spinner.after(&JUNK, now, &mut contention), Next::Turn);
+            assert_eq!(spinner.after(&JUNK, now, &contention), Next::Turn);
         }
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 9);
-    }
-
-    #[test]
-    fn ones_own_sleep_is_no_crowd() {
-        let (mut now, mut contention) = (Instant::now(), CpuContention::default());
-        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
-        // The thread is woken after 200 us although nothing is ready, and sleeps again.
-        now += Duration::from_micros(200);
-        assert_eq!(spinner.after(&IDLE, now, &mut contention), Next::Sleep);
-        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
+        assert_eq!(idle_turns(&mut spinner, &mut now, &contention), 9);
     }
 
     #[test]
     fn a_crowded_core_is_left_at_once_for_a_while() {
         let (mut now, mut contention) = (Instant::now(), CpuContention::default());
-        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, Duration::from_micros(30), &mut contention), 1);
-        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 0);
-        now += Spinner::CONTENDED;
-        let mut spinner = Spinner::new(WaitMode::Adaptive, now);
-        assert_eq!(idle_turns(&mut spinner, &mut now, STEP, &mut contention), 49);
+        contention.yielded(STEP, now);
+        assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
+        contention.yielded(30 * STEP, now);
+        assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 0);
+        now += CpuContention::FIRST;
+        assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
+    }
+
+    #[test]
+    fn a_core_that_stays_crowded_is_tested_ever_more_rarely() {
+        let (mut now, mut contention) = (Instant::now(), CpuContention::default());
+        let mut find_after = |pause: Duration| {
+            // A busy thread keeps the core for some milliseconds.
+            let took = Duration::from_millis(7);
+            now += pause + took;
+            contention.yielded(took, now);
+            contention.sleeps.unwrap().1.as_millis()
+        };
+        let mut pause = Duration::ZERO;
+        for millis in [20, 40, 80, 160, 320, 640, 640] {
+            assert_eq!(find_after(pause), millis);
+            pause = Duration::from_millis(millis as u64);
+        }
+        assert_eq!(find_after(pause + CpuContention::AGAIN), 20, "contention that comes later is another one");
     }
 }
