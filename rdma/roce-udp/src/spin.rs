@@ -103,11 +103,7 @@ mod tests {
     const JUNK: Turn = Turn { more: true, ..IDLE };
 
     /// The number of idle turns until `spinner` sleeps, at most 1000.
-    fn idle_turns(
-        spinner: &mut Spinner,
-        now: &mut Instant,
-        contention: &CpuContention,
-    ) -> usize {
+    fn idle_turns(spinner: &mut Spinner, now: &mut Instant, contention: &CpuContention) -> usize {
         let mut idle = || {
             *now += STEP;
             spinner.after(&IDLE, *now, contention)
@@ -169,6 +165,10 @@ mod tests {
             assert_eq!(find_after(pause), millis);
             pause = Duration::from_millis(millis as u64);
         }
-        assert_eq!(find_after(pause + CpuContention::AGAIN), 20, "contention that comes later is another one");
+        assert_eq!(
+            find_after(pause + CpuContention::AGAIN),
+            20,
+            "contention that comes later is another one"
+        );
     }
 }
