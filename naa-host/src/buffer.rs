@@ -34,7 +34,7 @@ use crate::{Error, Session};
 /// from an earlier session. After a buffer was dropped, its pages are freed when a session of the device next begins or
 /// ends, or when the device is closed.
 ///
-/// Devices of the verbs provider do not take an accelerator's access to memory back after a call. If a session over a
+/// Devices of the verbs provider do not revoke an accelerator's access to memory after a call. If a session over a
 /// device of the verbs provider used the memory for an output, the memory stays in reach of accelerators. The
 /// accelerator of a session over the verbs provider can write to the memory of an output until the session ends. A
 /// device of the verbs provider keeps the registration of an output's memory after the session. The accelerator of a
@@ -42,9 +42,9 @@ use crate::{Error, Session};
 /// memory. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, only the buffer, and a registration that the
-    /// device may keep, refer to the memory. Memory that was given to [`Buffer::from_memory`] may also be used by the
-    /// program and by other buffers.
+    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, nothing refers to the memory but the buffer
+    /// and perhaps a registration that the device keeps. Memory that was given to [`Buffer::from_memory`] may also be
+    /// used by the program and by other buffers.
     memory: Memory,
     /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,

@@ -285,7 +285,7 @@ impl Pool {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
 
-    /// Ends calls whose time is over at `now`, and returns the ends of these calls. [`Self::next_done`] does not return
+    /// Ends calls whose time is over at `now`, and returns how each of them ended. [`Self::next_done`] does not return
     /// the calls that `expire` has returned.
     pub fn expire(&self, now: Instant) -> Vec<EndedCall> {
         let mut state = self.0.lock();

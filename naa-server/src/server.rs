@@ -38,7 +38,7 @@ pub enum StartError {
     /// The environment variable `NAA_PROVIDER` names no provider.
     #[error("{VARIABLE}={}: no provider; {}", .0.value, BadChoice::REMEDY)]
     Environment(#[from] BadChoice),
-    /// The operating system started no thread for the server loop or for the pool.
+    /// The operating system could not start a thread for the server loop or for the pool.
     #[error("cannot start a thread: {0}; raise `ulimit -u`")]
     Thread(#[from] std::io::Error),
 }

@@ -63,7 +63,7 @@ pub enum SessionEnd {
     /// The device of the server failed.
     #[error("this server: {0}")]
     Device(#[from] verbs::Error),
-    /// The program of the server called a method of the session in the wrong state.
+    /// The server called a method that the state of the session does not permit.
     #[error("this server: {0}")]
     Local(#[from] mrsp::accelerator::LocalError),
 }

@@ -160,7 +160,7 @@ impl Codec {
     }
 }
 
-/// The text that each frame of the command-line tools has after decompression: "accelerate " three times.
+/// The text to which each frame that the command-line tools made decompresses: "accelerate " three times.
 const TOOL_TEXT: &[u8] = b"accelerate accelerate accelerate ";
 
 fn unhex(text: &str) -> Vec<u8> {

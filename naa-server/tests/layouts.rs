@@ -253,8 +253,8 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let host = HostModel::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
     // The parameters are out of order and have gaps. The parameters are in two regions, with an internal region between
-    // these regions. The results of different parameters are apart from each other in the host's memory, and the second
-    // result has the lowest offset.
+    // these regions. In the host's memory, there are gaps between the outputs, and the second output has the lowest
+    // offset.
     let slots = [
         host.slot(BOTH, (2, 128, 100), 3000),
         host.slot(BOTH, (0, 1024, 10), 20),

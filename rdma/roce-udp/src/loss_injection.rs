@@ -9,7 +9,7 @@ use rand_core::{RngCore, SeedableRng};
 pub struct LossInjection {
     /// The number of lost datagrams per million.
     pub per_million: u32,
-    /// The seed of the random numbers. With the same seed, datagrams are lost at the same positions of a sequence.
+    /// The seed of the random numbers. With the same seed, the same positions in the sequence of datagrams are lost.
     pub seed: u64,
 }
 

@@ -173,7 +173,7 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
             ((libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), 1),
             ((libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER), libc::IPV6_PMTUDISC_DO),
             ((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS), 1),
-            // RoCEv2 over IPv6 arrives with UDP checksum 0, which a socket drops by default.
+            // RoCEv2 packets over IPv6 have the UDP checksum 0, and a socket drops such packets by default.
             ((libc::SOL_UDP, libc::UDP_NO_CHECK6_RX), 1),
         ]
     };

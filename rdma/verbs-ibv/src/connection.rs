@@ -35,10 +35,9 @@ use crate::{
 /// The time limit for each of two steps: resolving the peer's address, and resolving the route. The limit of 2 seconds
 /// is sufficient for two tries of neighbour discovery (ARP).
 const RESOLVING: Duration = Duration::from_secs(2);
-/// A spinning thread requests CM events from the Linux kernel by system calls. The first time is the minimum time from
-/// one of these calls to the next while a connection is being set up. The second time is the minimum time while no
-/// connection is being set up. No minimum time applies to a sleeping thread, because the Linux kernel wakes the thread
-/// when a CM event arrives.
+/// The minimum intervals between two system calls by which a spinning thread requests CM events from the Linux kernel.
+/// The first interval applies while a connection is being set up, and the second one while no connection is being set
+/// up. No interval applies to a sleeping thread, because the Linux kernel wakes the thread when a CM event arrives.
 const ASKING: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(1)];
 /// The maximum number of bytes of private data that a program can send with a connection request. A REQ has 92 bytes of
 /// private data, of which librdmacm's own header takes up 36.

@@ -48,7 +48,7 @@ pub struct Gid {
     pub address: IpAddr,
     /// The type of the GID, which is `RoCE v2`, `IB/RoCE v1`, or empty if the Linux kernel does not report the type.
     pub kind: String,
-    /// The network interface of the entry, if there is one.
+    /// The network interface of this entry of the GID table, if the entry has one.
     pub netdev: Option<String>,
 }
 

@@ -246,7 +246,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Creates a channel, a queue of CM events.
     ///
     /// # Errors
-    /// Fails with [`Error::Io`] if the operating system refuses the channel.
+    /// Fails with [`Error::Io`] if the operating system refuses to create the channel.
     fn create_channel(&self) -> Result<ChannelId, Error>;
     /// Destroys a channel. While listeners or connections use the channel, the embedded provider fails with
     /// [`Error::Busy`], and the verbs provider destroys these listeners and connections, too.

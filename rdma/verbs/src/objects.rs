@@ -61,7 +61,7 @@ impl Context {
     /// Creates a channel for listeners and connections.
     ///
     /// # Errors
-    /// Fails with [`Error::Io`] if the operating system refuses the channel.
+    /// Fails with [`Error::Io`] if the operating system refuses to create the channel.
     pub fn create_channel(&self) -> Result<Channel, Error> {
         Ok(Channel(Arc::new(self.owned(self.0.create_channel()?, |driver, id| driver.destroy_channel(id)))))
     }

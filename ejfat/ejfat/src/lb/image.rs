@@ -257,8 +257,8 @@ impl DataPlane {
     }
 }
 
-/// Returns the source addresses of a load balancer, each with the index of the last set of tables that allows the
-/// address.
+/// Returns the sender addresses that a load balancer allows, each with the index of the last set of tables that allows
+/// the address.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -294,8 +294,8 @@ impl Builder {
                     places[free] = Some(unplaced);
                     break;
                 }
-                // The next address that is replaced is in another part of the table than the address that was
-                // replaced before, so that two addresses do not replace each other for ever.
+                // Each replacement is in another part of the table than the one before. Otherwise two addresses could
+                // replace each other for ever.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));

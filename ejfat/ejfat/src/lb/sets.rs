@@ -104,11 +104,10 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + DataPlane::MOST_STAGED }>,
-    /// The highest tick that was remembered as routed since the last call of [`DataPlane::age`], without calls at which
-    /// `horizon` was not `NO_HORIZON`.
+    /// The highest tick that was remembered as routed since the last call of [`DataPlane::age`]. While the load
+    /// balancer has a `horizon`, calls of [`DataPlane::age`] do not count.
     pub(super) newest: Option<u64>,
-    /// The highest tick that was routed between the last two calls of [`DataPlane::age`], without calls at which
-    /// `horizon` was not `NO_HORIZON`.
+    /// The highest tick that was routed between the last two calls of [`DataPlane::age`] that count.
     pub(super) before: Option<u64>,
     /// The highest tick that was remembered when [`DataPlane::age`] forgot all ticks of the load balancer.
     /// [`DataPlane::age`] forgets all ticks of a load balancer that routed no packet since the previous call of

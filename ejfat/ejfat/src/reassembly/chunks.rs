@@ -14,7 +14,7 @@ pub(super) const SEGMENTS: u32 = 512;
 /// blocks, so several blocks are remembered.
 const RECENT: usize = 4;
 
-/// The bitmap of one event, as a linked list of blocks.
+/// The bitmap of one event, which records the segments that have arrived, as a linked list of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     buffer: u32,

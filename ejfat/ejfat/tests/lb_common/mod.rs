@@ -78,8 +78,8 @@ pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
     all
 }
 
-/// Returns tables of the load balancer [`LB`] with a calendar whose slots are assigned to `members` in turn. The source
-/// address is the IPv4 address that belongs to the number 1, and the destination address belongs to the number 50.
+/// Returns tables of the load balancer [`LB`] with a calendar whose slots are assigned to `members` in turn. The tables
+/// route packets from IPv4 [`address`] 1 to [`address`] 50.
 pub(crate) fn tables(members: &[u16]) -> Tables {
     Tables::new(&rules_at(lb(LB), 50, members))
 }
@@ -133,8 +133,8 @@ impl Udp {
     }
 }
 
-/// Returns an IPv4 packet with the UDP payload `payload`. The source address belongs to the number 1, and the
-/// destination address belongs to the number 50, as in [`tables`].
+/// Returns an IPv4 packet with the UDP payload `payload`. The packet goes from [`address`] 1 to [`address`] 50, as in
+/// the rules of [`tables`].
 pub(crate) fn packet(payload: Vec<u8>) -> Udp {
     let (from, to) = ((address(IpVersion::V4, 1), 4000).into(), (address(IpVersion::V4, 50), 19_522).into());
     Udp { from, to, hops: 9, options: Vec::new(), payload, checksum: true }

@@ -80,7 +80,7 @@ impl Frame {
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`]
 /// if the call should stop.
 pub(super) fn stated_size(data: &[u8], stop: &Stop) -> Result<Option<u64>, CallFailure> {
-    // `read` counts frames and blocks until the next call of `Stop::check`.
+    // `read` is the number of frames and blocks since the last call of `Stop::check`.
     let mut read = 0;
     frame_sequence::stated_size(data, |rest| {
         let frame = Frame::first_of(rest, stop)?;

@@ -33,7 +33,7 @@ pub(super) struct Conn {
     pub(super) peer: SocketAddr,
     /// The number of the local queue pair; `None` in a request that is not accepted yet.
     pub(super) qpn: Option<u32>,
-    /// The data of the peer's queue pair, from the peer's REQ or REP; `None` before the REP arrives.
+    /// The identifiers of the peer's queue pair, from the peer's REQ or REP; `None` before the REP arrives.
     pub(super) remote_ids: Option<RemoteIds>,
     /// The key of the peer's REQ; `None` on the active side.
     pub(super) request: Option<RequestKey>,

@@ -118,8 +118,9 @@ fn single_bit_errors_are_detected() {
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
-    // The lower 16 bits of `error` are the change of the identification, and the upper 16 bits are the change of the
-    // fragment word. The loop tests all bits of the packet behind the identification, from the last bit to the first.
+    // For each bit of the packet, `error` says which bits of the computed IPv4 header differ if this bit of the packet
+    // is wrong. The lower 16 bits of `error` belong to the identification, and the upper 16 bits belong to the fragment
+    // word. The loop tests all bits of the packet behind the identification, from the last bit to the first.
     let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
     for bit in (16..bits).rev() {
         assert_ne!(error >> 16, 0, "bit {bit}");

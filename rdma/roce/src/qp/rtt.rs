@@ -1,10 +1,10 @@
 //! The round-trip time of a connection and the retransmission interval, which is the time for which the
 //! requester waits for an acknowledgement before it resends packets.
 //!
-//! The ACK timeout is chosen when the connection is set up. If the peer is silent for a whole ACK timeout,
-//! the requester uses up one of its retries. The requester usually resends the last packet as a tail probe
-//! long before the end of the ACK timeout, so the loss of the end of a message is soon detected. The time
-//! before a tail probe is computed from the measured round-trip time. A tail probe uses up no retry.
+//! The ACK timeout is chosen when the connection is set up. If the peer is silent for a whole ACK timeout, the
+//! requester uses up one of its retries. The requester usually resends the last packet as a tail probe long before the
+//! end of the ACK timeout, so the loss of the end of a message is soon detected. The delay after which the requester
+//! sends a tail probe follows from the measured round-trip time. A tail probe uses up no retry.
 
 use std::time::Duration;
 
