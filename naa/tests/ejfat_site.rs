@@ -164,6 +164,7 @@ fn a_sender_that_is_interrupted_is_taken_off_the_list() {
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130), "{when}");
         assert!(site.state().senders.is_empty(), "{when}");
+        assert!(site.state().calls.contains(&"RemoveSenders"), "{when}");
     };
     interrupted("it is let in", &|| site.state().senders.contains("127.0.0.1"));
     site.state().calls.clear();

@@ -196,8 +196,8 @@ impl EmbeddedDevice {
         let mut yielded = None;
         loop {
             let mut state = self.lock();
-            if let Some((took, back)) = yielded.take() {
-                state.contention.yielded(took, back);
+            if let Some((begin, end)) = yielded.take() {
+                state.contention.yielded(begin, end);
             }
             let turn = state.turn(&on);
             self.rounds.fetch_add(1, Ordering::Relaxed);
@@ -226,8 +226,8 @@ impl EmbeddedDevice {
             if next == Next::YieldThenTurn {
                 let begin = Instant::now();
                 std::thread::yield_now();
-                let back = Instant::now();
-                yielded = Some((back - begin, back));
+                // A wait in the mode `Spin` does not stop spinning, so what it finds is not for adaptive waits.
+                yielded = (mode == WaitMode::Adaptive).then(|| (begin, Instant::now()));
             }
         }
     }

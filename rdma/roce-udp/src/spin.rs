@@ -19,13 +19,13 @@ pub(crate) struct Spinner {
 /// wait sleeps and does not poll. One of these threads may belong to a peer on the same machine, and polling would
 /// delay the response of this peer.
 ///
-/// A wait that yields its core to a busy thread gets the core back after milliseconds, and the kernel also prefers the
-/// busy thread at the next wake-ups. So each test whether the contention has ended costs a delay, and the time to the
-/// next test doubles while the tests find that it has not.
+/// A thread that yields its core to a busy thread gets the core back after milliseconds, and the kernel also prefers the
+/// busy thread at the next wake-ups. Each wait that spins to find whether the contention has ended may pay for this. So
+/// the pause doubles if contention is found again soon after the pause before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
-    /// The time until which waits sleep, and how long they have slept by then.
-    sleeps: Option<(Instant, Duration)>,
+    /// The time until which adaptive waits do not spin, and the length of this pause.
+    pause: Option<(Instant, Duration)>,
 }
 
 /// The next action of the progress owner after a turn of the engine.
@@ -68,28 +68,28 @@ impl Spinner {
 }
 
 impl CpuContention {
-    /// If the spinning thread gets its core back later than this, another thread has had the core. Otherwise a yield
-    /// takes about a microsecond.
+    /// If a yield takes longer than this time, another thread has had the core. Otherwise a yield takes about a
+    /// microsecond.
     const LONG_YIELD: Duration = Duration::from_micros(25);
-    /// The time for which a core counts as contended after another thread has had it.
+    /// The length of the pause after contention was found for the first time.
     const FIRST: Duration = Duration::from_millis(20);
-    /// The longest time for which a core counts as contended.
+    /// The greatest length of a pause.
     const LONGEST: Duration = Duration::from_millis(640);
-    /// Contention that is found within this time after the last one had ended is the same contention.
+    /// If another thread has the core again within this time after a pause, the contention has not ended.
     const AGAIN: Duration = Duration::from_millis(5);
 
-    /// Records that the spinning thread yielded its core, and got it back at `now` after the time `took`.
-    pub(crate) fn yielded(&mut self, took: Duration, now: Instant) {
-        if took <= Self::LONG_YIELD {
+    /// Records that an adaptive wait yielded its core at `begin` and got it back at `end`.
+    pub(crate) fn yielded(&mut self, begin: Instant, end: Instant) {
+        if end.saturating_duration_since(begin) <= Self::LONG_YIELD {
             return;
         }
-        let last = self.sleeps.filter(|(until, _)| now - took < *until + Self::AGAIN);
+        let last = self.pause.filter(|(until, _)| begin < *until + Self::AGAIN);
         let time = last.map_or(Self::FIRST, |(_, time)| (time * 2).min(Self::LONGEST));
-        self.sleeps = Some((now + time, time));
+        self.pause = Some((end + time, time));
     }
 
     fn lasts(&self, now: Instant) -> bool {
-        self.sleeps.is_some_and(|(until, _)| now < until)
+        self.pause.is_some_and(|(until, _)| now < until)
     }
 }
 
@@ -140,25 +140,25 @@ mod tests {
     }
 
     #[test]
-    fn a_crowded_core_is_left_at_once_for_a_while() {
+    fn a_contended_core_is_left_at_once_for_a_while() {
         let (mut now, mut contention) = (Instant::now(), CpuContention::default());
-        contention.yielded(STEP, now);
+        contention.yielded(now, now + STEP);
         assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
-        contention.yielded(30 * STEP, now);
+        contention.yielded(now - 30 * STEP, now);
         assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 0);
         now += CpuContention::FIRST;
         assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
     }
 
     #[test]
-    fn a_core_that_stays_crowded_is_tested_ever_more_rarely() {
+    fn contention_that_lasts_is_looked_for_ever_more_rarely() {
         let (mut now, mut contention) = (Instant::now(), CpuContention::default());
         let mut find_after = |pause: Duration| {
             // A busy thread keeps the core for some milliseconds.
-            let took = Duration::from_millis(7);
-            now += pause + took;
-            contention.yielded(took, now);
-            contention.sleeps.unwrap().1.as_millis()
+            let begin = now + pause;
+            now = begin + Duration::from_millis(7);
+            contention.yielded(begin, now);
+            contention.pause.unwrap().1.as_millis()
         };
         let mut pause = Duration::ZERO;
         for millis in [20, 40, 80, 160, 320, 640, 640] {

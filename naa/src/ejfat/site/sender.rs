@@ -110,8 +110,8 @@ impl ControlPlane {
         let to = *preferred.context(no_data)?;
         let slot: Arc<Mutex<Option<AllowedSender>>> = Arc::default();
         let at_end = slot.clone();
-        // A signal ends the program without dropping anything, so the addresses would stay in the list. The lock is held until they
-        // are there: a signal that comes meanwhile takes them off afterwards.
+        // A signal ends the program without dropping anything, so the handler removes the addresses. It waits for the lock, which is
+        // held until the addresses are in the list.
         let mut opening = slot.lock().unwrap_or_else(PoisonError::into_inner);
         signals::on_terminate(move || {
             drop(at_end.lock().unwrap_or_else(PoisonError::into_inner).take());
