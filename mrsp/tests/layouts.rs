@@ -134,9 +134,9 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memory to which outputs are written, and the location of each parameter in this memory. The
 /// parameters that the packed layout copies lie in the first [`Memory`], which corresponds to the staging region of a
-/// real host. If `together` is true, the layout is gathered and the accelerator has only one region, all parameters lie
-/// in the first [`Memory`], at the same offsets as in the accelerator's region. A parameter that does not lie in the
-/// first [`Memory`] has a [`Memory`] that no other parameter uses.
+/// real host. If `together` is true, and if the layout is gathered with only one region of the accelerator, then all
+/// parameters lie in the first [`Memory`], at the same offsets as in the accelerator's region. A parameter that does
+/// not lie in the first [`Memory`] has a [`Memory`] that no other parameter uses.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

@@ -90,7 +90,7 @@ pub enum Error {
         /// The error of the name resolution.
         source: std::io::Error,
     },
-    /// The attempts with all addresses of a name failed.
+    /// The attempts to connect failed for all addresses of a host name.
     #[error("{name} cannot be used at any of its {} addresses: {}", tried.len(), each(tried))]
     NoneReached {
         /// The name of the accelerator, as the program gave it.

@@ -295,7 +295,7 @@ pub struct Allocation {
     /// The [`ChildAccess`] of the last process that got `file`. A process that got `file` may write to the memory as
     /// long as the `ChildAccess` of the process exists.
     lent: Weak<ChildAccess>,
-    /// True if a loop service got the memory. The loop service may keep the memory after its registration has ended.
+    /// True if a loop service got the memory. The loop service may keep the memory after the memory was deregistered.
     streamed: bool,
     /// True if the memory was registered for writes of peers on a device that does not revoke access.
     in_reach: bool,

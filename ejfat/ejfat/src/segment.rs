@@ -95,7 +95,7 @@ impl SegmentSize {
 pub struct Segment {
     /// The LB header, followed by the RE header.
     pub headers: [u8; LbHeader::LEN + ReHeader::LEN],
-    /// The range of the event's bytes that follows the headers in the datagram.
+    /// The bytes of the event that follow the headers in the datagram, as a range in the event.
     pub payload: Range<usize>,
 }
 

@@ -250,7 +250,7 @@ impl Engine {
         });
     }
 
-    /// Removes a region; no packet refers to the region afterwards.
+    /// Removes a region, and returns its memory. Afterwards, no unsent packet refers to the memory.
     pub(crate) fn release(&mut self, lkey: u32) -> Result<Memory, Error> {
         let region = self.endpoint.dereg_mr(lkey)?;
         // The unsent packets in the batch may refer to the region, so all unsent packets are dropped. Each request

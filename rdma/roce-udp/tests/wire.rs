@@ -181,7 +181,7 @@ fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     headers
 }
 
-/// A socket that receives all frames of the namespace, without waiting.
+/// Opens a non-blocking packet socket that receives all frames of the network namespace.
 fn packet_socket() -> File {
     let all = i32::from((libc::ETH_P_ALL as u16).to_be());
     // SAFETY: the call takes no pointers.

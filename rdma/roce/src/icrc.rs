@@ -42,8 +42,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Makes the flow of packets from `src` to `dst`. Returns `None` if one address is IPv4 and the other address is
-    /// IPv6.
+    /// Makes the `Flow` that describes packets from `src` to `dst`. Returns `None` if one address is IPv4 and the other
+    /// address is IPv6.
     ///
     /// The flow's IPv4 header has 20 bytes and a set DF bit, and says that the packet is not a fragment. The flow's
     /// IPv6 header has no extension headers.

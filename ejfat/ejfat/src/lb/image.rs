@@ -5,8 +5,8 @@
 //! load balancer, tick ─► range: set, epoch ─► calendar ─► slot ─► member, for its IP version
 //! ```
 //!
-//! The sets of a load balancer become ranges of ticks, so that a look-up finds the right set by the tick alone. Equal
-//! calendars are stored once, and equal members are stored once.
+//! In an image, each table set of a load balancer has the range of ticks for which it is used, so that a look-up finds
+//! the right set by the tick alone. Equal calendars are stored once, and equal members are stored once.
 //!
 //! # Source
 //! `fpga/rtl/lb_tables_pkg.sv` defines the fields of each table's entries, and the hash of addresses. The SystemVerilog

@@ -32,7 +32,8 @@ pub enum StageError {
         most = DataPlane::MOST_STAGED
     )]
     Full,
-    /// The next tick is not known, because all routed ticks were above the horizon.
+    /// The first tick of the new tables cannot be chosen, because all routed ticks were above the horizon, and such
+    /// ticks are not remembered.
     #[error(
         "ticks up to {highest} were routed, but none up to the horizon {horizon}, so the next tick is not known; give a tick, or stage tables with a higher horizon"
     )]

@@ -35,8 +35,8 @@ impl Chain {
     }
 }
 
-/// The position of a segment's bit. `chunk` is the index in `Chunks::chunks` of the bitmap block with this bit, or
-/// `None` if the event does not have this bitmap block yet.
+/// The position, in an event's bitmap, of the bit that records that a segment has arrived. `chunk` is the index in
+/// `Chunks::chunks` of the bitmap block with this bit, or `None` if the event does not have this bitmap block yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,

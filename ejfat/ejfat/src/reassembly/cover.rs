@@ -44,7 +44,7 @@ pub(super) struct Cover {
     cells: Chain,
 }
 
-/// The location in a [`Cover`] where the bytes of a new segment are recorded.
+/// The location in a [`Cover`] at which the arrival of a new segment is recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gap {
     /// The index of the first interval that ends after the first byte of the segment.

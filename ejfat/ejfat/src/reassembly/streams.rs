@@ -10,8 +10,9 @@ const BEFORE_FIRST: u64 = 64;
 /// The maximum difference between a received event number and the highest event number of its stream. If the difference
 /// is larger, the sender must have been restarted, and the counting of missing events begins anew.
 const AHEAD: u64 = 1 << 20;
-/// The maximum distance of a received event number below the window of its stream. If the distance is larger, the
-/// sender must have been restarted, and the counting of missing events begins anew.
+/// The maximum difference between the lowest event number in the window of a stream and a received event number below
+/// it. If the difference is larger, the sender must have been restarted, and the counting of missing events begins
+/// anew.
 const BACK: u64 = 4 * WINDOW;
 /// The number of event numbers for which [`Stream::seen`] has bits.
 const SEEN: u64 = WINDOW + BACK;

@@ -169,7 +169,7 @@ impl Bench {
         std::iter::from_fn(|| self.dispatcher.poll_action()).collect()
     }
 
-    /// Returns the number of lost events for each cause that has lost events.
+    /// Returns, for each cause of losses, the number of events that were lost. Causes without a loss are left out.
     pub(crate) fn lost(&self) -> Vec<(EventLossCause, u64)> {
         let counters = self.dispatcher.counters();
         let all = EventLossCause::ALL.into_iter().map(|loss| (loss, counters.lost(loss)));

@@ -48,8 +48,8 @@ impl Serving {
         // the server loop itself copies at most `COPIED_INLINE` bytes.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         // If the session has a process for kernels, the call runs on the pool, because the call must wait for this
-        // process. A call of a kernel waits until the session's process has run the kernel. A call of a function first
-        // stops the session's process, and waits until the process has ended.
+        // process. A call of a kernel waits until the session's process has run the kernel. A call of any other
+        // function first stops the session's process, and waits until the process has ended.
         let execution = match &work {
             CallWork::Function { function, process: None } if !copies => function.execution(bytes),
             _ => Execution::Pooled,

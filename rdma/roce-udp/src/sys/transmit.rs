@@ -145,7 +145,8 @@ impl SendBatch {
         })
     }
 
-    /// The number of segments of the last message, if a segment of `len` bytes to `to` may join it; else 0.
+    /// Returns the number of GSO segments in the last super-packet of the batch, if a datagram of `len` bytes to `to`
+    /// can be added to this super-packet, else 0.
     fn grows(&self, to: SocketAddr, len: usize) -> usize {
         let Some(group) = self.messages.get(self.next..).and_then(<[_]>::last) else { return 0 };
         let pieces = self.pieces.len() - self.segments[group.first_segment].first_piece;

@@ -88,7 +88,7 @@ const RESEND_MAX: Duration = Duration::from_secs(2);
 /// The maximum number of MRAs that are accepted for a REQ or REP. The limit is equal to the value of the field Max CM
 /// Retries in this stack's REQs.
 const MAX_EXTENSIONS: u8 = 15;
-/// The longest wait that one MRA can request; a longer wait is shortened to this time.
+/// The longest wait that is granted for one MRA. If an MRA requests a longer wait, the wait is shortened to this time.
 const MAX_EXTENSION: Duration = Duration::from_secs(60);
 /// The maximum number of datagrams that may be queued for `poll_transmit`.
 const MAX_TRANSMITS: usize = 1024;
