@@ -209,7 +209,7 @@ fn try_out(program: &Path, options: &Args, wanted: &[Mutant], more: &[&str]) -> 
 }
 
 /// Returns a regular expression that matches `text` only. Characters without a special meaning must not be escaped: `\<`
-/// and `\>` do not match `<` and `>`, but the begin and the end of a word.
+/// and `\>` do not match `<` and `>`, but the beginning and the end of a word.
 fn escaped(text: &str) -> String {
     let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()

@@ -20,11 +20,11 @@ pub(crate) struct Spinner {
 /// delay the response of this peer.
 ///
 /// A thread that yields its core to a busy thread gets the core back after milliseconds, and the kernel also prefers the
-/// busy thread at the next wake-ups. Each wait that spins to find whether the contention has ended may pay for this. So
-/// the pause doubles if contention is found again soon after the pause before.
+/// busy thread at the next wake-ups. A wait that spins again to find whether the contention has ended may pay for this.
+/// So if the contention has not ended, adaptive waits do not spin for twice as long as before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
-    /// The time until which adaptive waits do not spin, and the length of this pause.
+    /// The time until which adaptive waits do not spin, and the length of this pause in spinning.
     pause: Option<(Instant, Duration)>,
 }
 
@@ -71,11 +71,11 @@ impl CpuContention {
     /// If a yield takes longer than this time, another thread has had the core. Otherwise a yield takes about a
     /// microsecond.
     const LONG_YIELD: Duration = Duration::from_micros(25);
-    /// The length of the pause after contention was found for the first time.
+    /// The time for which adaptive waits do not spin after contention was found for the first time.
     const FIRST: Duration = Duration::from_millis(20);
-    /// The greatest length of a pause.
+    /// The longest time for which adaptive waits do not spin after contention was found.
     const LONGEST: Duration = Duration::from_millis(640);
-    /// If another thread has the core again within this time after a pause, the contention has not ended.
+    /// If a wait finds contention within this time after adaptive waits may spin again, it is the same contention.
     const AGAIN: Duration = Duration::from_millis(5);
 
     /// Records that an adaptive wait yielded its core at `begin` and got it back at `end`.

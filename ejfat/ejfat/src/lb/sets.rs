@@ -105,10 +105,11 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + DataPlane::MOST_STAGED }>,
-    /// The highest tick that was remembered as routed since the last call of [`DataPlane::age`]. While the load
-    /// balancer has a `horizon`, calls of [`DataPlane::age`] do not count.
+    /// The highest tick that was remembered as routed since the last call of [`DataPlane::age`]. Calls of
+    /// [`DataPlane::age`] skip a load balancer that has a `horizon`, and then leave `newest` and `before` as they are.
     pub(super) newest: Option<u64>,
-    /// The highest tick that was routed between the last two calls of [`DataPlane::age`] that count.
+    /// The highest tick that was routed between the last two calls of [`DataPlane::age`] that did not skip this load
+    /// balancer.
     pub(super) before: Option<u64>,
     /// The highest tick that was remembered when [`DataPlane::age`] forgot all ticks of the load balancer.
     /// [`DataPlane::age`] forgets all ticks of a load balancer that routed no packet since the previous call of

@@ -11,7 +11,7 @@ const BEFORE_FIRST: u64 = 64;
 /// is larger, the sender must have been restarted, and the counting of missing events begins anew.
 const AHEAD: u64 = 1 << 20;
 /// The maximum difference between the lowest event number in the window of a stream and a received event number below
-/// it. If the difference is larger, the sender must have been restarted, and the counting of missing events begins
+/// this window. If the difference is larger, the sender must have been restarted, and the counting of missing events begins
 /// anew.
 const BACK: u64 = 4 * WINDOW;
 /// The number of event numbers for which [`Stream::seen`] has bits.

@@ -63,8 +63,8 @@ pub struct Held {
     pub holder: Holder,
 }
 
-/// The process that has a socket open, as far as `/proc` tells. A `Holder` is printed as a text that fits after the
-/// words "is held by".
+/// The process, or the Linux kernel, that has a socket open, as far as `/proc` tells. A `Holder` is printed as a text
+/// that fits after the words "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process holds the socket.
