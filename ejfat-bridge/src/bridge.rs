@@ -76,8 +76,8 @@ pub struct Bridge {
     /// The worker and ring geometry of an accepted subscription for which the server loop has not called
     /// [`LoopService::begin`](naa_server::loop_service::LoopService::begin) yet.
     accepted: Option<(WorkerId, Geometry)>,
-    /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes each worker
-    /// from `announced`, and reports one event of the worker to the dispatcher as acknowledged.
+    /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes all
+    /// entries, and for each entry reports one event of the entry's worker to the dispatcher as acknowledged.
     announced: Vec<WorkerId>,
     /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventBufferId>,
@@ -527,7 +527,7 @@ impl Bridge {
         }
     }
 
-    /// Returns the time at which credits are read again at the latest. If no worker has unreleased events, the result
+    /// Returns the latest time at which the credits must be read again. If no worker has unreleased events, the result
     /// is the time of the next call of `tick`, which reads the credits of all workers.
     fn next_look(&self, now: Instant) -> Instant {
         if self.dispatcher.with_events_out().next().is_none() {

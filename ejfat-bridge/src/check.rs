@@ -41,8 +41,8 @@ pub(crate) fn check_subscription(
     Ok(Ok(subscription))
 }
 
-/// Returns true if the parameters are in the order of the protocol. The order is checked because later code finds each
-/// parameter by its index.
+/// Returns true if the inputs and outputs of `params` have the order of [`Parameter::ALL`]. The order is checked
+/// because later code finds each parameter by its index.
 fn in_order(params: &[RegionRequest]) -> bool {
     let flags = |parameter: Parameter| match parameter.is_input() {
         true => RegionFlags::INPUT,

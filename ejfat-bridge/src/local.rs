@@ -166,8 +166,8 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(wrong)?;
         let listen_there = || -> io::Result<OwnedFd> {
             if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-                // A connection also fails if the process that listens has no room for it, or if it belongs to another
-                // user. Only ECONNREFUSED says that no process listens.
+                // `connect` can also fail because the listening process has no room for another connection, or because
+                // another user owns the socket file. Only ECONNREFUSED says that no process listens.
                 if rustix::net::connect(&new_socket()?, &address) != Err(Errno::CONNREFUSED) {
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
                 }

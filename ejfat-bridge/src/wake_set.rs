@@ -43,8 +43,8 @@ impl WakeSet {
     /// Removes a socket from the set `workers`. The removed socket does not wake the server loop until [`Self::add`]
     /// adds the socket again.
     pub(crate) fn remove(&self, socket: BorrowedFd<'_>) {
-        // An error means that the socket is not in the set. It is ignored, because such a socket does not wake the
-        // server loop.
+        // An error means that the socket is not in the set. The error is ignored, because a socket that is not in the
+        // set does not wake the server loop.
         let _ = epoll::delete(&self.workers, socket);
     }
 

@@ -144,7 +144,7 @@ struct AgreedRegions {
     /// The parameters of the session. If parameters share regions, each parameter is nevertheless described as if it
     /// had its own region.
     params: Vec<RegionRequest>,
-    /// The locations of the parameters in shared regions; `None` if each parameter has its own region.
+    /// The locations of the parameters in the regions; `None` if the AAR has no layout entries.
     arranged: Option<Arranged>,
 }
 
@@ -322,8 +322,8 @@ impl AcceleratorSession {
         }
     }
 
-    /// Returns the locations of the parameters in the regions of the AAR. Returns `None` if each parameter has its own
-    /// region, or if the session is neither ready nor in a call.
+    /// Returns the locations of the parameters in the regions of the AAR. Returns `None` if the AAR has no layout
+    /// entries, or if the session is neither ready nor in a call.
     pub fn places(&self) -> Option<impl ExactSizeIterator<Item = ParamLocation>> {
         let (State::Ready(agreed) | State::Calculating(agreed)) = &self.state else { return None };
         agreed.arranged.as_ref().map(Arranged::places)

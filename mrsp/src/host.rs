@@ -55,8 +55,8 @@ pub enum PeerError {
         /// The name of the session's state when the message arrived.
         state: &'static str,
     },
-    /// The advertisement has more or fewer regions than the host requested. Internal regions do not count, because the
-    /// accelerator does not announce them.
+    /// The advertisement has more or fewer regions than the host requested. Internal regions are not counted, because
+    /// the accelerator does not announce them.
     #[error("the accelerator announced {announced} regions for {asked} parameters")]
     RegionCount {
         /// The number of requested regions that are not internal.

@@ -70,8 +70,8 @@ impl Buffer {
     /// until the outcome of the call was returned. All rules under the heading Safety also hold when the program uses
     /// the buffer's bytes through another buffer of the same memory. The caller must ensure that no accelerator has
     /// write access to the buffer's memory while the buffer is borrowed as a slice. If a session used the memory for an
-    /// output and the device does not take access back, accelerators keep write access to the memory, even if the
-    /// session used another buffer of the memory.
+    /// output and the device does not revoke access, accelerators keep write access to the memory, even if the session
+    /// used another buffer of the memory.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -95,7 +95,7 @@ impl Buffer {
         // SAFETY: the memory belongs to this buffer alone, as `new`, `into_buffer` and the contract of `from_memory`
         // ensure. No session has the memory, since a session takes a buffer by value, and destroys its queue pair
         // before it returns the buffer. Peers have no access to the memory: either the memory was never registered for
-        // remote access, or the device has taken the access back.
+        // remote access, or the device has revoked the access.
         Ok(unsafe { self.memory.as_slice() })
     }
 
@@ -136,7 +136,7 @@ fn check_out_of_reach(in_reach: bool) -> Result<(), Error> {
     if in_reach { Err(Error::InReach) } else { Ok(()) }
 }
 
-/// The methods of this block return slices of outputs even if the device does not take back the accelerator's access to
+/// The methods of this block return slices of outputs even if the device does not revoke the accelerator's access to
 /// the outputs.
 ///
 /// ```compile_fail,E0133
@@ -153,7 +153,7 @@ impl Session {
     /// `index`.
     ///
     /// # Safety
-    /// As long as the slice lives, nobody may write to the parameter. If the device does not take access back, the
+    /// As long as the slice lives, nobody may write to the parameter. If the device does not revoke access, the
     /// accelerator is able to write to the parameter at any time. Anybody who knows the parameter's RKey and can send
     /// packets in the accelerator's name is also able to write to the parameter. The caller promises that the
     /// accelerator is a program that keeps to the protocol. The caller also promises that nobody on the accelerator's
@@ -316,9 +316,9 @@ impl HostRegion {
         check_out_of_reach(self.in_reach)?;
         // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region is
         // neither lent nor in reach, `Registered::new` and `take_back` have revoked the access rights, and only
-        // `lend` gives them back. If several regions share one registration, they are lent and taken back only by
-        // code that has `&mut` to all regions of the session. The device writes only what peers send, and the program
-        // needs `&mut self` to write.
+        // `lend` grants peers access again. If several regions share one registration, they are lent and taken back
+        // only by code that has `&mut` to all regions of the session. The device writes only what peers send, and the
+        // program needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 

@@ -142,8 +142,8 @@ pub(crate) struct HostConnection {
 
 impl HostConnection {
     /// Makes everything that a connection needs, but does not connect. The queue pair has room for the WRITEs of a call
-    /// that `room` counts, and for the additional work requests that `extra` counts. A liveness probe is due when the
-    /// time `probe_interval` has passed without a sign of life of the accelerator.
+    /// that `room` counts, and for the additional work requests that `extra` counts. `probe_interval` is the interval
+    /// of liveness probes, as in [`Liveness::new`].
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,

@@ -129,7 +129,7 @@ impl Device {
         Ok(Self(inner))
     }
 
-    /// Returns a text for people that says which provider was chosen, on which address, and why.
+    /// Returns a text that tells people which provider was chosen, on which address, and why.
     pub fn describe(&self) -> &str {
         &self.0.description
     }
@@ -139,7 +139,7 @@ impl Device {
         self.context().attr().provider
     }
 
-    /// Returns a text for people that says which provider was chosen and why, for example "verbs: rxe0 has 10.9.0.1".
+    /// Returns a text that tells people which provider was chosen and why, for example "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.0.why
     }

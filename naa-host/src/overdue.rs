@@ -34,7 +34,7 @@ pub(crate) enum Due {
     /// The session must probe the accelerator, so that the report of the overdue call can say whether the accelerator
     /// answers.
     Probe,
-    /// The session must report the call to the user.
+    /// The session must log a warning about the call.
     Report,
     /// The session must give up the call, because the call has reached this time limit.
     GiveUp(Duration),

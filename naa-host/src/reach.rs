@@ -1,4 +1,5 @@
-//! Tests of memory to which an accelerator can write at any time, over a device that does not take access back.
+//! Tests of memory to which an accelerator can write at any time, because the host's device does not revoke access
+//! rights.
 
 #[path = "../tests/model/mod.rs"]
 mod model;

@@ -78,8 +78,8 @@ impl HostRegions {
         Ok(self)
     }
 
-    /// Registers the parameters that have no registration yet, because the accelerator does not support the chosen
-    /// layout. The staging region is dropped.
+    /// Changes the regions to the symmetric layout, for an accelerator that does not support the chosen layout:
+    /// registers the parameters that have no registration yet, and drops the staging region.
     pub(crate) fn make_symmetric(&mut self, pd: &Pd) -> Result<(), Error> {
         self.staging = None;
         self.params.iter_mut().try_for_each(|region| region.register(pd))

@@ -100,8 +100,8 @@ impl Room {
     }
 }
 
-/// The number of queue pairs that are tried. A new queue pair is tried if the accelerator rejects a QPN because the
-/// accelerator still remembers an earlier connection with this QPN.
+/// The maximum number of queue pairs with which a session setup tries to connect. A new queue pair is tried if the
+/// accelerator rejects a QPN because the accelerator still remembers an earlier connection with this QPN.
 const QUEUE_PAIRS: usize = 4;
 
 impl SessionSetup {

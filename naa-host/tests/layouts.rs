@@ -167,7 +167,7 @@ fn buffers_of_one_session_serve_several() {
         session.call(F).unwrap();
         let buffers = session.into_buffers().unwrap();
         // In a session with the gathered layout, the outputs share one registration. Each buffer of the first session
-        // is used again in a session of its own, and the calls of these sessions run at the same time.
+        // becomes the only buffer of a new session, and the calls of the new sessions run at the same time.
         let begin = |buffer: Buffer| {
             let params = [Param::in_out(buffer.len())];
             let mut session =

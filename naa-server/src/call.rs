@@ -1,4 +1,4 @@
-//! Calls as functions see them. A function gets the regions of its call as slices of memory that no peer can reach.
+//! Calls of functions and kernels. A function gets the regions of its call as slices of memory that no peer can reach.
 
 use std::{
     borrow::Cow,
@@ -317,7 +317,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Makes a call that works on `regions`. `user` are the 24 user bits of the host's request.
+    /// Creates a call that works on `regions`. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
     /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice, for example because a peer or
@@ -394,8 +394,8 @@ impl<'a> Call<'a> {
         *self.status_bytes = bytes;
     }
 
-    /// Sets the number of bytes of output `output` that are a result. If the function does not call `set_produced` for
-    /// an output, all bytes of this output are a result.
+    /// Sets the number of bytes at the start of output `output` that are sent to the host. If the function does not
+    /// call `set_produced` for an output, all bytes of this output are sent.
     ///
     /// # Panics
     /// Panics if the call has no output number `output`, or if this output is shorter than `len`.

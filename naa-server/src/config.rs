@@ -17,11 +17,11 @@ pub const DEFAULT_PORT: u16 = 12_345;
 
 /// The settings of a server.
 ///
-/// The embedded provider revokes the host's access to a session's regions at each request, so the host has no access
-/// during a call. The verbs provider does not revoke access, because NICs can revoke access only at a high cost. Over
-/// the verbs provider, a host that breaks the protocol can write the regions of its own session during a call. Over the
-/// verbs provider, functions of the server work on copies of the regions. Kernels get no copies of the regions, so a
-/// kernel whose data must not change during a call has to copy the data first.
+/// When the request of a call arrives, the embedded provider revokes the host's access to the session's regions, so the
+/// host has no access during the call. The verbs provider does not revoke access, because NICs can revoke access only
+/// at a high cost. Over the verbs provider, a host that breaks the protocol can write the regions of its own session
+/// during a call. Over the verbs provider, functions of the server work on copies of the regions. Kernels get no copies
+/// of the regions, so a kernel whose data must not change during a call has to copy the data first.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The local address and the port on which the server listens. The address must be an address of this machine, and

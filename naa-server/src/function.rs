@@ -34,7 +34,7 @@ pub trait Function: Send + Sync + 'static {
     /// Executes a call. The function must not trust the bytes of the regions, because the host determines them.
     ///
     /// # Errors
-    /// Fails with the failure that the host gets as the response.
+    /// Fails with the reason why the call did not succeed. The host gets [`CallFailure::code`] as return code.
     fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure>;
 }
 
@@ -53,12 +53,12 @@ pub enum Handler {
     Kernel(Arc<Kernel>),
     /// The call is a subscription. The server calls
     /// [`LoopService::subscribe`](crate::loop_service::LoopService::subscribe) of its loop service. The value is the
-    /// description for the catalogue.
+    /// description of the function in the catalogue.
     Subscription(FunctionInfo),
 }
 
 impl Handler {
-    /// Returns the description, which hosts find in the catalogue.
+    /// Returns the description of the function, which hosts find in the catalogue.
     pub fn info(&self) -> &FunctionInfo {
         match self {
             Self::Function(function) => function.info(),

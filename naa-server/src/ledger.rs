@@ -113,8 +113,8 @@ pub struct Shares {
     pub per_peer: u64,
     /// The reserve, which is the part of `total` that is only for source networks that have few bytes or files in use.
     pub reserve: u64,
-    /// A source network may take bytes or files from the reserve if it then has at most this number of bytes or files
-    /// in use.
+    /// A source network may take bytes or files from the reserve if it has at most this number of bytes or files in use
+    /// afterwards.
     pub first: u64,
 }
 

@@ -55,11 +55,11 @@ impl StreamRegion {
     }
 }
 
-/// The connection to a host that subscribed. Drop the stream when [`LoopService::ended`] is called, because the memory
-/// of the stream is freed only when the stream is dropped.
+/// The connection to a host that subscribed. When [`LoopService::ended`] is called, the loop service must drop the
+/// `StreamingSession`, because the memory of the session is freed only when the `StreamingSession` is dropped.
 #[derive(Debug)]
 pub struct StreamingSession {
-    /// The number of the stream, which is also the number of its session.
+    /// The number of the session.
     pub id: StreamId,
     /// The address of the host.
     pub peer: SocketAddr,
@@ -74,8 +74,8 @@ pub struct StreamingSession {
 }
 
 impl StreamingSession {
-    /// Returns the number (`wr_id`) that each work request of the stream must have. [`LoopService::completed`] is
-    /// called only for completions of work requests with the stream's number.
+    /// Returns the number (`wr_id`) that the loop service must give to each work request that it posts in this session.
+    /// [`LoopService::completed`] is called only for completions of work requests with this number.
     pub fn number(&self) -> u64 {
         crate::session::stream_number(self.id.0)
     }
@@ -107,19 +107,19 @@ pub trait LoopService: Send + fmt::Debug {
     /// the session ends first.
     ///
     /// # Errors
-    /// Fails with the failure that the host gets as the response. After a failure, the session of the host continues
-    /// without a stream.
+    /// Fails with the failure that the host gets as the response. After a failure, the session of the host continues,
+    /// but the loop service does not write to the host.
     fn subscribe(&mut self, host: &SubscribingHost<'_>, call: &mut Call<'_>) -> Result<(), CallFailure>;
 
     /// Starts to write to a host whose subscription was accepted. The response to the host's subscription is already
-    /// posted, so the work requests of the stream follow this response.
+    /// posted, so the work requests that the loop service posts follow this response.
     fn begin(&mut self, stream: StreamingSession, now: Instant);
 
-    /// Notifies the loop service that the oldest signaled and unfinished work request of a stream has completed.
+    /// Notifies the loop service that the oldest unfinished signaled work request of session `stream` has completed.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// Notifies the loop service that a session ends. If the loop service still has the stream of this session, the
-    /// loop service must drop the stream, and must post no more work requests to the stream.
+    /// Notifies the loop service that the session `stream` ends. If the loop service still has the [`StreamingSession`]
+    /// of this session, the loop service must drop it, and must post no more work requests in this session.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
     /// Does the work that is due. Returns true if work was done. After `turn` has returned true, the server
@@ -131,7 +131,8 @@ pub trait LoopService: Send + fmt::Debug {
     /// true or the shutdown times out.
     fn finish(&mut self) -> bool;
 
-    /// Returns the next stream that is to be closed because its host broke the rules, and the reason.
+    /// Returns the next session that the server loop must close because the session's host broke the rules, and the
+    /// reason.
     fn poll_closing(&mut self) -> Option<(StreamId, String)>;
 
     /// Returns the time at which the loop service has work even if nothing arrives.

@@ -98,7 +98,7 @@ impl MemoryBudget {
     }
 
     /// Maps `len` zeroed bytes. `of` contains the session's accounts of bytes and of files. If `of` is `None`, the
-    /// bytes and the file are charged only to the server.
+    /// bytes, and the file if the allocation has one, are charged only to the server.
     fn map(
         &self,
         len: u64,
@@ -229,8 +229,9 @@ impl Scratch {
 
     /// Returns the bytes of the scratch memory for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: only this value has the mapping `self.memory`, which it never registers, sends from, clones or lends.
-        // The mapping lives as long as this value. `&mut self` excludes other slices while this slice exists.
+        // SAFETY: only this `Scratch` has the mapping `self.memory`, and the mapping lives as long as this `Scratch`. A
+        // `Scratch` never registers, clones or lends its mapping, and never sends bytes from its mapping. `&mut self`
+        // excludes other slices while this slice exists.
         unsafe { self.memory.as_mut_slice() }
     }
 }
@@ -404,8 +405,8 @@ impl Allocation {
 
     /// Returns a scatter-gather element of `len` bytes from `offset` on. Returns `None` if the memory is not
     /// registered, or if the range is not inside the memory. Also returns `None` if the session has no unfinished send,
-    /// so the caller must count the send with [`Sends::begin`] before. The device reads the bytes until the send that
-    /// uses the element has completed.
+    /// so the caller must count the send with [`Sends::begin`] before it calls `sge`. The device may read the bytes
+    /// until the send that uses the element has completed.
     pub fn sge(&self, offset: u64, len: u32) -> Option<Sge> {
         let end = offset.checked_add(u64::from(len))?;
         let inside = end <= u64::try_from(self.len()).ok()?;

@@ -60,7 +60,7 @@ pub enum PoolRefusal {
         "all workers of the server are busy and its queue is full; call again later or start it with more"
     )]
     Busy,
-    /// The call waited in a full pool, and the pool gave its place to a call of another source network with fewer
+    /// The call waited in a full pool, and lost its place in the pool to a call of another source network with fewer
     /// calls.
     #[error(
         "the queue of the server is full, and a call of another address took this one's place; call again later"
@@ -175,8 +175,8 @@ struct Open {
     runs_on: Option<(Thread, Kind, Instant)>,
     /// The time for which the pool waits for the end of a kernel's call after the deadline of the call. At the
     /// deadline, the thread that runs the call kills the process that runs the kernel. If the call has not ended when
-    /// this time has passed, the call is abandoned. The field is `None` if the call runs no kernel, or if the deadline
-    /// was already extended by this time.
+    /// this time has passed, the call is abandoned. The field is `None` if the call runs no kernel, or if `deadline`
+    /// already includes this time.
     kill_time: Option<Duration>,
 }
 

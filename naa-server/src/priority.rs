@@ -5,11 +5,12 @@
 //! core has nothing else to do.
 #![allow(unsafe_code)]
 
-/// The number of nice levels by which a pool thread is below the threads that serve the network.
+/// The number that a pool thread adds to its nice value. The threads that serve the network add nothing, so their
+/// priority is higher than the priority of pool threads.
 pub(crate) const POOL_THREAD: i32 = 10;
-/// The number of nice levels by which an extra thread is below the threads that serve the network. An extra thread is
-/// started for a source network while all pool threads are taken. The priority of an extra thread is above that of pool
-/// threads, so that the source network for which the extra thread was started is served at once.
+/// The number that an extra thread adds to its nice value. An extra thread is started for a source network while all
+/// pool threads are taken. The priority of an extra thread is higher than the priority of pool threads, so that the
+/// source network for which the extra thread was started is served at once.
 pub(crate) const EXTRA_THREAD: i32 = 5;
 
 /// A thread of this process.

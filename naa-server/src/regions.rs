@@ -36,7 +36,7 @@ pub struct View {
     pub len: usize,
 }
 
-/// The parameters of a layout in which several parameters share a region.
+/// The parameters and internal regions of a session whose host sent a layout block.
 #[derive(Debug)]
 struct Views {
     /// The parameters, followed by the internal regions.
@@ -45,7 +45,8 @@ struct Views {
     order: Vec<usize>,
 }
 
-/// What a call gets of the regions of its session.
+/// The regions that a session lends to a call, the quota for scratch memory, and the place for the number of status
+/// bytes.
 pub(crate) struct Lent<'a> {
     /// The parameters and internal regions as slices.
     pub(crate) regions: Vec<RegionRef<'a>>,
@@ -107,8 +108,8 @@ impl DerefMut for SessionRegions {
 }
 
 impl SessionRegions {
-    /// Makes the regions of a session. If host and accelerator agreed on a layout, [`Self::views`] returns the
-    /// parameters of that layout.
+    /// Makes the regions of a session. If the host sent a layout block, [`Self::views`] returns the parameters at the
+    /// locations that the layout block describes.
     pub(crate) fn of(regions: Vec<SessionRegion>, machine: &AcceleratorSession) -> Self {
         let views = machine.places().map(|places| {
             let params =
@@ -155,8 +156,8 @@ impl SessionRegions {
     }
 
     /// Returns the number of status bytes that the host gets if the call failed, and sets this number to 0 for the next
-    /// call. The status bytes are the first bytes of the first output. The server calls this method after each call
-    /// that gave its regions back, even if the call succeeded.
+    /// call. The status bytes are the first bytes of the first output. The server calls this method before each
+    /// response, even if the call succeeded, unless the call timed out and its function still has the regions.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }
@@ -166,8 +167,8 @@ impl SessionRegions {
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
-            // If each parameter has a region of its own, changes that a function makes to inputs are not copied to the
-            // regions.
+            // If the host sent no layout block, each parameter has a region of its own, and changes that a function
+            // makes to inputs are not copied to the regions.
             if shared || region.flags.contains(RegionFlags::OUTPUT) {
                 region.allocation.settle();
             }
@@ -200,7 +201,7 @@ fn slices<'a>(regions: &'a mut [SessionRegion], views: Option<&Views>) -> Option
     for (number, region) in regions.iter_mut().enumerate() {
         let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
         while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
-            // Layout entries were checked when they were granted: they are inside their regions and do not overlap.
+            // The layout entries were checked: each parameter lies inside its region, and no two parameters overlap.
             let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
             let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
             slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });
@@ -217,7 +218,7 @@ fn whole(region: usize, of: &SessionRegion) -> View {
 /// The parameters of a session, from which the server's WRITEs take their bytes.
 pub(crate) struct Params<'a> {
     regions: &'a SessionRegions,
-    /// The index of each parameter's region. If the session has a layout, the list is empty, because
+    /// The index of each parameter's region. If the host sent a layout block, the list is empty, because
     /// `SessionRegions::views` says where the parameters lie.
     shared: SmallVec<[usize; 8]>,
 }

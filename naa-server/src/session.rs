@@ -169,8 +169,9 @@ pub(crate) fn serial(wc: &Wc) -> u64 {
 
 /// The access that a host has to its session's regions while no call runs.
 const GRANTED: Access = Access::REMOTE_WRITE;
-/// The time in which a host must acknowledge a message. A host has one second more for each MiB of a response. The time
-/// is limited, because otherwise a host that posts no receive, or never acknowledges, would keep memory forever.
+/// The time in which a host must acknowledge an MRSP message, a response or a liveness probe. For a response, the time
+/// is longer by one second for each whole MiB of the response. The time is limited, because otherwise a host that posts
+/// no receive, or never acknowledges, would keep memory forever.
 const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_secs(60);
 
 impl ServerSession {
@@ -221,8 +222,8 @@ impl ServerSession {
 
     /// Posts a receive. Session setup posts receives for the AAR and for the first call, and each response posts a
     /// receive for the next call, except if the session ends after the response. All receives use the message buffer.
-    /// A receive for a call also has room for a message, so the session can reply with an error message if a host sends
-    /// a message at a wrong time.
+    /// A receive that is posted for a call also has room for an MRSP message, so the session can reply with an ERR if a
+    /// host sends an MRSP message at a wrong time.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })

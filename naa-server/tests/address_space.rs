@@ -99,7 +99,7 @@ fn a_compressor_that_gets_no_memory_is_over_the_limit() {
         in_child("a_compressor_that_gets_no_memory_is_over_the_limit");
         return;
     }
-    // The compressor allocates more memory at once than the allocator has reserved for a thread, which is 64 MiB.
+    // The compressor makes one allocation of more than 64 MiB, and the allocator reserves only 64 MiB for a thread.
     let mut call = calls::compress_zstd("zstd-compress", 19, &calls::random_bytes(5 * MIB), 6 * MIB);
     let ballast = leave(MIB);
     let result = call.make();

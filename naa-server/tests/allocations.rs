@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns the most bytes that `work` has allocated at a time.
+/// Runs `work`. Returns the maximum number of bytes that `work` had allocated and not yet freed at any one time.
 fn peak(work: impl FnOnce()) -> usize {
     let before = LIVE.get();
     PEAK.set(before);

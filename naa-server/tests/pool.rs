@@ -76,7 +76,7 @@ fn hanging(gate: &Arc<Gate>) -> (Arc<Gate>, Arc<dyn Function>) {
     (started, function)
 }
 
-/// Makes a call of the first source network with one output of one page.
+/// Makes a call of the first source network, `peer(1)`. The call has one output of 4096 bytes.
 fn call(budget: &MemoryBudget, function: &Arc<dyn Function>, time: Duration) -> ServerCall {
     let allocation = budget.allocate(4096).unwrap();
     let regions = vec![SessionRegion { flags: RegionFlags::OUTPUT, allocation }];
@@ -149,7 +149,7 @@ fn a_full_pool_gives_the_call_back() {
     let refused = pool.submit(call(&budget, &wait, LONG)).unwrap_err();
     assert_eq!((refused.why, refused.call.regions.len()), (PoolRefusal::Busy, 1));
     gate.open();
-    // A call that is done and not collected counts as a call of the pool, too.
+    // A call that is done still counts against the pool's limit on calls until `next_done` returns the call.
     eventually(|| pool.next_deadline().is_none().then_some(()));
     assert_eq!(pool.submit(call(&budget, &wait, LONG)).unwrap_err().why, PoolRefusal::Busy);
     assert!(pool.next_done().is_some());
@@ -453,7 +453,8 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
             Ok(())
         })
     };
-    // The abandoned call counts until its regions are dropped, which happens shortly after it left the quarantine.
+    // The pool refuses calls of this source network until the regions of the abandoned call are dropped, which happens
+    // shortly after the abandoned call left the quarantine.
     eventually(|| pool.submit(call(&budget, &look, LONG)).ok());
     assert!(eventually(|| pool.next_done()).result.is_ok());
     assert_eq!(*again.lock().unwrap(), Some(before));

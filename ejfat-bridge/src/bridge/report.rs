@@ -1,4 +1,4 @@
-//! The reports of a bridge to its handles.
+//! Makes the snapshots of a bridge that [`BridgeHandle::snapshot`](crate::BridgeHandle::snapshot) returns.
 
 use std::time::Duration;
 

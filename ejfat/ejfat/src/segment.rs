@@ -68,7 +68,7 @@ pub enum SegmentError {
 pub struct SegmentSize(u16);
 
 impl SegmentSize {
-    /// The minimum MTU that is accepted. By RFC 791, every IPv4 host accepts datagrams of 576 bytes.
+    /// The minimum MTU that is accepted. RFC 791 requires every receiver of IPv4 to accept datagrams of 576 bytes.
     pub const LEAST_MTU: u16 = 576;
 
     /// Returns the size of the payload that fits into a packet of `mtu` bytes with IP, UDP, LB and RE
@@ -95,7 +95,7 @@ impl SegmentSize {
 pub struct Segment {
     /// The LB header, followed by the RE header.
     pub headers: [u8; LbHeader::LEN + ReHeader::LEN],
-    /// The bytes of the event that follow the headers in the datagram, as a range in the event.
+    /// The range of the event's bytes that follows the headers in the datagram.
     pub payload: Range<usize>,
 }
 

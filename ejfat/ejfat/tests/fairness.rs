@@ -183,8 +183,8 @@ fn lengths_that_are_claimed_do_not_take_all_addresses() {
 }
 
 /// Opens `events` events of the honest sender, each with `length` bytes and one segment with the bytes `payload`. Tests
-/// that each of 100 longer events is refused and evicts nothing. The longer events come from `attackers` attackers in
-/// turn. The reassembler counts memory in pages of `page` bytes.
+/// that the reassembler refuses each of 100 events of 64 KiB, and evicts no event for them. The 100 events come from
+/// `attackers` attackers in turn. The reassembler counts memory in pages of `page` bytes.
 fn claims_evict_nothing(page: u32, events: u32, length: u32, payload: &[u8], attackers: u64) {
     let (slots, memory) = (1024, 64 << 10);
     let config =

@@ -252,7 +252,7 @@ fn bounds_that_exclude_each_other() {
     assert!(matches!(none, Err(ConfigError::Zero("memory"))));
 }
 
-/// Returns a datagram with an LB header of this tick in front of the other bytes.
+/// Returns an LB header with the tick `tick`, followed by the bytes of `datagram`.
 fn with_tick(tick: u64, datagram: &[u8]) -> Vec<u8> {
     let header = LbHeader { select: Select::V2 { entropy: 0 }, protocol: 1, tick };
     [&header.encode()[..], datagram].concat()

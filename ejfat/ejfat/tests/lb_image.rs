@@ -152,7 +152,7 @@ fn an_image_leads_where_the_sets_lead() {
     assert!(routed > 0);
 }
 
-/// Returns the rules of one epoch for all ticks. The calendar slots of the epoch are assigned to `members` in turn.
+/// Returns the rules of an epoch that contains all ticks. The calendar slots are assigned to `members` in turn.
 fn one_epoch(of: LbId, id: u32, members: &[u16]) -> Vec<Rule> {
     let mut rules = calendar(of, id, members);
     rules.push(all_ticks(of, Epoch::new(id)));

@@ -45,8 +45,8 @@ impl StatusBlock {
         Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
     }
 
-    /// Decodes the status block in the first 64 bytes of a region. The caller must check that no number in
-    /// [`produced`](Self::produced) is larger than the region of the output.
+    /// Decodes the status block in the first 64 bytes of a region. The caller must check that each number in
+    /// [`produced`](Self::produced) is at most the size in bytes of that output's region.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a status block of version 1.

@@ -12,8 +12,8 @@ use crate::{
 pub struct HostConfig {
     /// The lowest accelerator address that the session requests.
     pub address_start: NaaAddress,
-    /// The maximum number of parameters and internal regions together. Servers of the C library crash with more than 31
-    /// regions.
+    /// The maximum number of parameters and internal regions together. Servers of NAAICE's C library crash if a session
+    /// has more than 31 regions.
     pub max_regions: u8,
     /// The dialect by which the session decodes response immediates.
     pub dialect: Dialect,

@@ -29,10 +29,10 @@ impl Layout {
     /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying an output of
     /// 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// In the packed layout, a parameter that is not an output is copied through the staging region if its
-    /// size is at most the threshold divided by this number. Copying an output together with other outputs
-    /// saves a WRITE. Copying an input saves only a scatter-gather element, so the threshold for inputs is
-    /// smaller than the threshold for outputs.
+    /// In the packed layout, a parameter that is not an output is copied through the staging region if its size is at
+    /// most the `threshold` of [`Self::Packed`] divided by `INPUT_SHARE`. Copying an output together with other outputs
+    /// saves a WRITE. Copying an input saves only a scatter-gather element, so the limit for inputs is lower than the
+    /// limit for outputs.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if the host copies a parameter of `bytes` bytes through its staging region, provided that the

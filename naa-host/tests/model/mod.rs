@@ -35,8 +35,8 @@ pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 pub enum Action {
     Respond(CallResult),
     Later(Duration, CallResult),
-    /// The accelerator sends the return code, and some bytes at the start of the first output. The number says how many
-    /// bytes are sent.
+    /// The accelerator sends the return code in the first field, and the first bytes of the first output. The second
+    /// field is the number of these bytes.
     Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.

@@ -1,5 +1,5 @@
 //! The bounds of each built-in function: its scratch memory, its longest work between two calls of
-//! [`Stop::check`](crate::call::Stop::check), and the largest size for an inline call.
+//! [`Stop::check`](crate::call::Stop::check), and the maximum total size of the regions of an inline call.
 //!
 //! Scratch memory is charged to the calling session before it is allocated. The limits of the session, of its source
 //! network and of the server include scratch memory. A call whose scratch memory would exceed one of the limits of

@@ -1,10 +1,10 @@
 //! The discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
-//! The crate rustfft directly computes only transforms of short lengths, which are lengths up to 65536. The memory that
-//! rustfft needs grows with the length, and a failed allocation aborts the process. A running transform of rustfft
-//! cannot be stopped. Transforms of long lengths are composed of short transforms. If a long length is a product of two
-//! short lengths, the numbers are arranged as a matrix, whose columns and rows are transformed (module `staged`). If a
-//! long length is not a product of two short lengths, the transform is computed as a convolution whose length is such a
+//! A transform uses the crate rustfft only for short lengths, which are lengths up to 65536. The memory that rustfft
+//! needs grows with the length, and a failed allocation aborts the process. A running transform of rustfft cannot be
+//! stopped. Transforms of long lengths are composed of short transforms. If a long length is a product of two short
+//! lengths, the numbers are arranged as a matrix, whose columns and rows are transformed (module `staged`). If a long
+//! length is not a product of two short lengths, the transform is computed as a convolution whose length is such a
 //! product (module `chirp`).
 
 mod chirp;

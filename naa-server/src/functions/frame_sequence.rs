@@ -5,7 +5,7 @@ use crate::call::CallFailure;
 /// The magic numbers of skippable frames differ in the lowest four bits.
 const SKIPPABLE: u32 = 0x184d_2a50;
 
-/// Returns the little-endian number at the offset `at`, or `None` if `data` ends before.
+/// Returns the little-endian number in the 4 bytes at the offset `at`, or `None` if `data` ends before the fourth byte.
 pub(super) fn word(data: &[u8], at: usize) -> Option<u32> {
     data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
 }

@@ -13,8 +13,8 @@ use crate::call::{CallFailure, Stop};
 /// The number of bytes of `data` between two calls of [`Stop::check`]. The counts of two successive numbers may be far
 /// apart in memory, so the processor may have to wait for memory at each number.
 const STRIDE: usize = 256 << 10;
-/// The number of counts after the counts of the bins. These three counts are the number of values below the range, the
-/// number of values at or above the upper bound of the range, and the number of NaNs.
+/// The number of elements that follow the elements of the bins in an array of counts. These three elements are the
+/// number of values below the range, the number of values at or above its upper bound, and the number of NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.

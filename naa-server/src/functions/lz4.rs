@@ -147,7 +147,7 @@ impl DecoderCharge<'_> {
     fn for_frame(&mut self, data: &[u8]) -> Result<(), CallFailure> {
         let needed = decoder_bytes(data);
         if needed > self.bytes {
-            // Each reservation in the list is for a frame that needs more memory than any frame before it. Frames have
+            // If a frame needs more memory than any frame before it, the additional memory is reserved. Frames have
             // only a few block sizes, so the list of reservations stays short.
             self.reserved.push(self.quota.reserve_for_library(needed - self.bytes)?);
             self.bytes = needed;

@@ -12,9 +12,9 @@
 //!   time is chosen. Source networks that were served for equal times take turns.
 //! - Each source network has a time for which it was served. The schedule's clock is the time for which a source
 //!   network would have been served if it had got exactly an equal share since the start of the pool. When a source
-//!   network makes its first call, the time for which it was served is set to the schedule's clock. While a source
-//!   network has no waiting or running call, the schedule remembers for how much more or less than its share it was
-//!   served. The schedule remembers only the 256 largest differences, and forgets them when no call waits or runs.
+//!   network makes its first call, the time for which it was served is set to the schedule's clock. When a source
+//!   network has no waiting or running call any more, the schedule stores the difference between its time and the
+//!   clock. The schedule stores only the 256 largest differences, and deletes them when no call waits or runs.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
 //!   running call cannot be interrupted for another one.
 //! - When the pool is full, a new call of a source network with fewer calls takes the place of the newest waiting call
@@ -63,8 +63,9 @@ struct SourceCalls {
     /// or is abandoned while a call of another source network waits, the running time of the call is added to `served`.
     /// The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value of [`Schedule::turns`] after this source network last raised it. Among source networks that have
-    /// equally many running calls and were served for equal times, the one with the smallest value is next.
+    /// The value of [`Schedule::turns`] after the last increase that a call of this source network caused. Among source
+    /// networks that have equally many running calls and were served for equal times, the one with the smallest value
+    /// is next.
     last_turn: u64,
 }
 
@@ -78,9 +79,9 @@ impl SourceCalls {
 /// The source networks that have no waiting or running call, and that were served for more or less than their share.
 #[derive(Debug, Default)]
 struct Absent {
-    /// The duration says how much more or less than its share of time the source network was served. It is the absolute
-    /// difference between the source network's [`SourceCalls::served`] and [`Schedule::clock`]. The difference is
-    /// computed when the source network is added to this map, and does not change later.
+    /// Each duration is the absolute difference between the source network's [`SourceCalls::served`] and
+    /// [`Schedule::clock`] at the time when the source network was added to this map. The duration does not change
+    /// later.
     peers: BTreeMap<SourceNetwork, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
@@ -93,12 +94,12 @@ enum Difference {
     /// call, its [`SourceCalls::served`] becomes this duration or [`Schedule::clock`], whichever is greater.
     More(Duration),
     /// The source network was served for less than its share. When the source network makes its next call, its
-    /// [`SourceCalls::served`] becomes [`Schedule::clock`] minus the difference in [`Absent::peers`].
+    /// [`SourceCalls::served`] becomes [`Schedule::clock`] minus the duration in [`Absent::peers`].
     Less,
 }
 
-/// The maximum number of source networks without a call that the schedule remembers. When another source network is added to a full [`Absent`], the
-/// source network with the smallest difference in [`Absent::peers`] is removed.
+/// The maximum number of source networks in [`Absent`]. If one more source network is added, the source network with
+/// the smallest duration in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
 /// The maximum difference between the time for which a source network was served ([`SourceCalls::served`]) and the time
 /// that is its share ([`Schedule::clock`]). The limit is needed because the whole running time of a long call is added
@@ -168,8 +169,9 @@ impl Schedule {
         })
     }
 
-    /// Accepts a call of `peer`. `done` is the number of ended calls that are not collected yet. If the pool is full
-    /// and a waiting call loses its place to the new call, the result is this waiting call.
+    /// Accepts a call of `peer`. `done` is the number of ended calls that [`Pool::next_done`](super::Pool::next_done)
+    /// has not returned yet. If the pool is full and a waiting call loses its place to the new call, the result is this
+    /// waiting call.
     ///
     /// # Errors
     /// Fails with the reason of the refusal if the call is refused.
@@ -257,8 +259,9 @@ impl Schedule {
         may.min_by_key(|(_, source)| (source.running, source.served, source.last_turn)).map(|(peer, _)| *peer)
     }
 
-    /// Returns true if one more call of a source network may run. The running and abandoned calls of a source network
-    /// with an abandoned call are limited together, because running calls may be abandoned later.
+    /// Returns true if one more call of a source network may run. If the source network has an abandoned call, the sum
+    /// of its abandoned and running calls must be below [`Self::most_abandoned`], because running calls may be
+    /// abandoned later.
     fn may_run(&self, source: &SourceCalls) -> bool {
         source.abandoned == 0 || source.abandoned + source.running < self.most_abandoned()
     }

@@ -6,24 +6,24 @@ use verbs::{DeviceAttr, QpCap};
 use crate::config::Config;
 
 /// The number of work requests for which a session's send queue has room beside the WRITEs of a response and the work
-/// requests of a stream. `SPARE_SENDS` work requests are enough for the advertisement, liveness probes and the response
-/// of a failed call.
+/// requests of a loop service. `SPARE_SENDS` work requests are enough for the advertisement, liveness probes and the
+/// response of a failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The least number to which the server reduces the work requests of a stream if the completion queue is short. If the
-/// completion queue is too short for `LEAST_STREAM_SENDS` work requests in each stream, the server accepts fewer
-/// sessions.
+/// The least number to which the server reduces the work requests that a loop service may have unfinished on a session
+/// if the completion queue is short. If the completion queue is too short for `LEAST_STREAM_SENDS` such work requests
+/// on each session, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The maximum number of scatter-gather elements of a work request by which a loop service writes to a host that
 /// subscribed.
 pub const STREAM_ELEMENTS: u32 = 16;
 
-/// Returns the number of work requests of a stream.
+/// Returns the maximum number of work requests that a loop service may have unfinished on a session.
 pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
     let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
     let others = others + further(config, device);
-    // If the device's completion queue is too short, the number of work requests of each stream is reduced before the
-    // number of sessions is reduced.
+    // If the device's completion queue is too short, the result of this function is reduced before the number of
+    // sessions is reduced.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).max(1);
     let share = (device.max_cqe / sessions).saturating_sub(others + RECEIVES).max(LEAST_STREAM_SENDS);
     config.stream_sends.min(share).min(device.max_qp_wr.saturating_sub(others))
@@ -31,13 +31,13 @@ pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
 
 /// Returns the capacities of a session's queue pair.
 pub fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
-    // A work request of a stream may take its bytes from several places, so it may have several scatter-gather
-    // elements.
+    // A work request of a loop service may have several scatter-gather elements, because its bytes may lie in several
+    // places.
     let max_sge = if config.stream_sends > 0 { device.max_sge.clamp(1, STREAM_ELEMENTS) } else { 1 };
     QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge, late_acks: true }
 }
 
-/// Returns the most completions of a session that may be in the completion queue at a time.
+/// Returns the maximum number of completions of one session that may be in the completion queue at the same time.
 pub fn completions(config: &Config, device: &DeviceAttr) -> u32 {
     send_depth(config, device) + RECEIVES
 }

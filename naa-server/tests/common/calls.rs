@@ -31,7 +31,7 @@ pub(crate) struct TestCall {
 }
 
 impl TestCall {
-    /// Makes a call with unlimited scratch memory.
+    /// Creates a call with unlimited scratch memory.
     pub(crate) fn new(
         what: impl Into<String>,
         code: FunctionCode,
@@ -40,7 +40,7 @@ impl TestCall {
         Self::limited(what, code, regions, u64::MAX)
     }
 
-    /// Makes a call with at most `spare` bytes of scratch memory.
+    /// Creates a call with at most `spare` bytes of scratch memory.
     pub(crate) fn limited(
         what: impl Into<String>,
         code: FunctionCode,
@@ -67,7 +67,7 @@ impl TestCall {
         Self { what: what.into(), call, quota }
     }
 
-    /// Makes a call of a function with argument block and status block.
+    /// Creates a call of a function with argument block and status block.
     pub(crate) fn of(what: impl Into<String>, arguments: Arguments, inputs: &[&[u8]], output: usize) -> Self {
         Self::of_limited(what, arguments, inputs, output, u64::MAX)
     }
@@ -86,7 +86,7 @@ impl TestCall {
         Self::limited(what, arguments.function(), &regions, spare)
     }
 
-    /// Makes a call of a built-in function that computes in place: input 1 and output 1 are the same region.
+    /// Creates a call of a built-in function that computes in place: input 1 and output 1 are the same region.
     pub(crate) fn in_place(what: impl Into<String>, arguments: Arguments, data: &[u8]) -> Self {
         let block = arguments.encode();
         Self::new(
@@ -191,7 +191,7 @@ fn products(room: usize) -> Vec<TestCall> {
         .into()
 }
 
-/// Makes a call that multiplies a matrix of m rows of k numbers by a matrix of k rows of n numbers.
+/// Creates a call that multiplies a matrix of m rows of k numbers by a matrix of k rows of n numbers.
 pub(crate) fn product([m, n, k]: [usize; 3]) -> TestCall {
     let [a, b] = [vec![0; 8 * m * k], vec![0; 8 * k * n]];
     let arguments = Arguments::Dgemm { m: m as u64, n: n as u64, k: k as u64 };

@@ -117,7 +117,8 @@ fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     unusable(local, devices).unwrap_or_else(|| format!("no RDMA device has {local}"))
 }
 
-/// If an RDMA port has the address `local` but cannot be used for it, returns a text with the reason.
+/// Returns a text with the reason why the RDMA port with the address `local` cannot be used, or `None` if no RDMA port
+/// has this address.
 fn unusable(local: IpAddr, devices: &[RdmaDevice]) -> Option<String> {
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     let mut has = ports.filter(|(_, port)| port.gids.iter().any(|gid| gid.address == local));

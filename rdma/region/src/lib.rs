@@ -3,7 +3,7 @@
 //!
 //! Every region is a mapping of its own, so that its pages are free for other programs as soon as the region is
 //! unmapped. No page of a region contains bytes that do not belong to the region, so a peer cannot see other data of
-//! the program. The kernel allocates a page only when the page is first accessed.
+//! the program. The Linux kernel allocates a page only when the page is first accessed.
 //!
 //! ```rust
 //! let memory = region::alloc(5000)?;
@@ -68,7 +68,7 @@ pub fn footprint(len: usize) -> Option<usize> {
 /// address.
 ///
 /// # Errors
-/// Fails with [`io::ErrorKind::OutOfMemory`] if the kernel refuses the mapping.
+/// Fails with [`io::ErrorKind::OutOfMemory`] if there is not enough memory or address space for the mapping.
 pub fn alloc(len: usize) -> io::Result<Memory> {
     map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)
 }
@@ -81,7 +81,7 @@ pub fn alloc(len: usize) -> io::Result<Memory> {
 ///
 /// # Errors
 /// Fails with [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or is longer than 249 bytes, and with
-/// [`io::ErrorKind::OutOfMemory`] if the kernel refuses the mapping.
+/// [`io::ErrorKind::OutOfMemory`] if there is not enough memory or address space for the mapping.
 pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     shared(name, len, libc::F_SEAL_SEAL)
 }
@@ -135,7 +135,8 @@ impl ReadOnly {
         self.0.read(offset, out);
     }
 
-    /// Copies a range in pieces, like [`Memory::try_pieces`].
+    /// Copies the `len` bytes at `offset` piece by piece, and passes the copy of each piece to `take`, like
+    /// [`Memory::try_pieces`].
     ///
     /// # Errors
     /// Returns the first error that `take` returns.
@@ -238,7 +239,7 @@ fn map_with(
 ) -> io::Result<Memory> {
     let mapped = footprint(len).ok_or_else(|| refused(len, &io::Error::from_raw_os_error(libc::ENOMEM)))?;
     let fd = file.map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: the kernel chooses a free address range, so no existing mapping changes.
+    // SAFETY: the Linux kernel chooses a free address range, so no existing mapping changes.
     let addr = unsafe { libc::mmap(ptr::null_mut(), mapped, protection, flags, fd, 0) };
     if addr == libc::MAP_FAILED {
         return Err(refused(len, &io::Error::last_os_error()));
@@ -250,8 +251,8 @@ fn map_with(
     Ok(unsafe { Memory::from_raw_parts(addr.cast(), len, Arc::new(mapping)) })
 }
 
-/// Requests huge pages from the kernel. If the kernel has no huge pages, it refuses the request, and the mapping keeps
-/// small pages.
+/// Requests huge pages from the Linux kernel. If the Linux kernel does not support huge pages, it refuses the request,
+/// and the mapping keeps small pages.
 fn advise_huge(mapping: &OwnedMapping) {
     if mapping.len >= HUGE_PAGE {
         // SAFETY: `mapping` owns the range, and the advice does not change its content.

@@ -45,9 +45,9 @@ pub(crate) struct EmbeddedDevice {
     /// Ends the sleep of the progress thread when it is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
-    /// True if a program armed a file descriptor while no thread was the progress owner. If this is true, the progress
-    /// thread becomes the progress owner at its next check, and does not first wait for a caller that could become the
-    /// progress owner.
+    /// True if a program armed a file descriptor while no thread was the progress owner. If `called` is true, the
+    /// progress thread becomes the progress owner at its next check, and does not first wait for a caller that could
+    /// become the progress owner.
     called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -64,8 +64,8 @@ struct State {
     contention: CpuContention,
 }
 
-/// Exclusive access to the engine, with the device's lock held. When an `EngineGuard` is dropped, the work in `after`
-/// is done: packets that are due are sent, and threads whose objects became ready are notified.
+/// Exclusive access to the engine, with the device's lock held. When an `EngineGuard` is dropped, it does the work that
+/// its field `after` names: the variants of [`After`] describe this work.
 pub(crate) struct EngineGuard<'a> {
     device: &'a EmbeddedDevice,
     state: MutexGuard<'a, State>,
@@ -226,7 +226,7 @@ impl EmbeddedDevice {
             if next == Next::YieldThenTurn {
                 let begin = Instant::now();
                 std::thread::yield_now();
-                // A wait in the mode `Spin` does not stop spinning, so what it finds is not for adaptive waits.
+                // Only adaptive waits record their yields, because a wait in the mode `Spin` spins in any case.
                 yielded = (mode == WaitMode::Adaptive).then(|| (begin, Instant::now()));
             }
         }
@@ -436,8 +436,8 @@ impl EngineGuard<'_> {
         &mut self.state.engine
     }
 
-    /// Returns the engine for work that may cause packets to be sent. When this `EngineGuard` is dropped, the packets
-    /// that are due are sent, and threads whose objects became ready are notified.
+    /// Returns the engine for work that may cause packets to be sent. When this `EngineGuard` is dropped, it sends the
+    /// packets that are due, and notifies the threads that wait for objects that have become ready.
     pub(crate) fn flush_after(&mut self) -> &mut Engine {
         self.after = After::Transmit;
         &mut self.state.engine
@@ -505,8 +505,8 @@ impl EmbeddedDevice {
         Ok(true)
     }
 
-    /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
-    /// any thread.
+    /// Ends one wait on `on`: if a thread waits on `on` now, its wait ends, and otherwise the next wait of any thread
+    /// on `on` ends.
     pub(crate) fn interrupt(&self, on: WaitOn) {
         let Ok(mut guard) = self.guard() else { return };
         let waiters = &mut guard.engine().waiters;

@@ -26,7 +26,7 @@ use crate::{
 /// The maximum number of messages that are taken from the socket per turn. Such a message is one datagram, or several
 /// datagrams that the Linux kernel merged (GRO), with less than 64 KiB together.
 const RECEIVE_MESSAGES: usize = 16;
-/// The maximum number of datagrams that are built before they are handed to the kernel.
+/// The maximum number of datagrams that are built before they are handed to the Linux kernel.
 const SEND_SEGMENTS: usize = 512;
 /// The size in bytes of a send batch's memory for headers, trailers and copied payload.
 const SEND_COPIED: usize = 1 << 20;
@@ -111,12 +111,12 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for `on`.
     ///
-    /// If an object of `on` is ready and the device has nothing to send but acknowledgements that may be sent late, the
-    /// turn does not send them yet. The thread whose wait ends usually sends a message next, and the acknowledgements
-    /// are sent together with this message. A server, for example, sends its response and the acknowledgement of the
-    /// request with one system call. If the thread sends no message, the next turn of the engine sends the
-    /// acknowledgements. The next thread that waits on the device makes this next turn. If no thread waits, the
-    /// progress thread makes it.
+    /// If an object of `on` is ready, and the device only has to send acknowledgements that may be sent late, the turn
+    /// leaves these acknowledgements unsent. The thread whose wait ends usually sends a message next, and the
+    /// acknowledgements are sent together with this message. A server, for example, sends its response and the
+    /// acknowledgement of the request with one system call. If the thread sends no message, the next turn of the engine
+    /// sends the acknowledgements. The next turn is made by the next thread that waits on the device, or by the
+    /// progress thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.counters.turns += 1;
         // The clock is read before datagrams are received, and only timers that were due at this time are handled in
@@ -164,7 +164,8 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends the acknowledgements that the last turn left unsent, because it is not certain that another turn follows.
+    /// Sends the acknowledgements that the last turn left unsent. A caller that may end a connection calls `settle`
+    /// before, because the next turn cannot send acknowledgements of a connection that has ended.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }

@@ -3,8 +3,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Loses received datagrams at random. Each datagram is lost or kept independently of the others, even if the kernel
-/// merged several datagrams (GRO).
+/// Loses received datagrams at random. Each datagram is lost or kept independently of the others, even if the Linux
+/// kernel merged several datagrams (GRO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossInjection {
     /// The number of lost datagrams per million.

@@ -102,7 +102,7 @@ impl ProgressOwnerWord {
     }
 
     /// Returns true if the progress thread may begin the long sleep of `EmbeddedDevice::watch`. The progress
-    /// thread may sleep only if the progress owner and the number of its changes are still as in `seen`.
+    /// thread may sleep only if the progress owner has not changed since [`Self::get`] returned `seen`.
     pub(crate) fn fall_asleep(&self, seen: OwnerSnapshot) -> bool {
         self.deep.swap(true, Ordering::AcqRel);
         let unchanged = self.get() == seen;

@@ -32,12 +32,12 @@ pub const ROCE_PORT: u16 = 4791;
 /// The settings of a port, which [`Port::bind`] applies to its UDP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
-    /// The size in bytes that is requested for the socket's receive buffer. With the kernel's default size, a receive
-    /// buffer has room for about 50 packets of 4 KiB.
+    /// The size in bytes that is requested for the socket's receive buffer. With the Linux kernel's default size, a
+    /// receive buffer has room for about 50 packets of 4 KiB.
     pub receive_buffer: usize,
-    /// True if the kernel may merge received datagrams (GRO).
+    /// True if the Linux kernel may merge received datagrams (GRO).
     pub gro: bool,
-    /// True if the kernel or the NIC may segment super-packets (GSO).
+    /// True if the Linux kernel or the NIC may segment super-packets (GSO).
     pub gso: bool,
 }
 
@@ -79,7 +79,8 @@ impl Port {
         // All options are set before the bind, so that no datagram arrives while the socket has the default options.
         required_options(&socket, local).map_err(failed("cannot set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
-        // A kernel that cannot segment does not know `UDP_SEGMENT`, and would send a super-packet as one datagram.
+        // A Linux kernel that cannot segment does not know `UDP_SEGMENT`, and would send a super-packet as one
+        // datagram.
         let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
         let recv_buffer =
             enlarge(&socket, config.receive_buffer).map_err(failed("cannot size the receive buffer"))?;
@@ -94,13 +95,13 @@ impl Port {
         self.local
     }
 
-    /// Returns the size of the receive buffer in bytes. The kernel counts its own overhead as a part of this size. The
-    /// kernel sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and is lower.
+    /// Returns the size of the receive buffer in bytes. The Linux kernel counts its own overhead as a part of this size.
+    /// It sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and is lower.
     pub fn recv_buffer(&self) -> usize {
         self.recv_buffer
     }
 
-    /// Returns true if the kernel may merge received datagrams.
+    /// Returns true if the Linux kernel may merge received datagrams.
     pub fn gro(&self) -> bool {
         self.gro
     }
@@ -187,7 +188,7 @@ fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)
         .or_else(|_| option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF), bytes))?;
-    // The cast is lossless because the kernel's value of `SO_RCVBUF` is never negative.
+    // The cast is lossless because the Linux kernel's value of `SO_RCVBUF` is never negative.
     option::get(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF)).map(|bytes| bytes as usize)
 }
 
@@ -229,7 +230,7 @@ pub struct Ready {
 /// Sleeps until one of at most 31 ports is readable (or writable, if `want_write`), until `waker` is used, or until
 /// `timeout` has passed; if `timeout` is `None`, the sleep has no time limit.
 ///
-/// The time limit has a resolution of nanoseconds, but the kernel may wake the thread later by the thread's timer
+/// The time limit has a resolution of nanoseconds, but the Linux kernel may wake the thread later by the thread's timer
 /// slack, which is 50 us by default.
 ///
 /// # Errors

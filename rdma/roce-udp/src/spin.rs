@@ -19,9 +19,10 @@ pub(crate) struct Spinner {
 /// wait sleeps and does not poll. One of these threads may belong to a peer on the same machine, and polling would
 /// delay the response of this peer.
 ///
-/// A thread that yields its core to a busy thread gets the core back after milliseconds, and the kernel also prefers the
-/// busy thread at the next wake-ups. A wait that spins again to find whether the contention has ended may pay for this.
-/// So if the contention has not ended, adaptive waits do not spin for twice as long as before.
+/// A thread that yields its core to a busy thread gets the core back after milliseconds, and the Linux kernel also
+/// prefers the busy thread at the next wake-ups. A wait may lose this time when it spins again to find out whether the
+/// contention has ended. If the contention has not ended, the next pause in which adaptive waits do not spin is twice as
+/// long as the last one, but not longer than [`Self::LONGEST`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
     /// The time until which adaptive waits do not spin, and the length of this pause in spinning.
@@ -75,7 +76,7 @@ impl CpuContention {
     const FIRST: Duration = Duration::from_millis(20);
     /// The longest time for which adaptive waits do not spin after contention was found.
     const LONGEST: Duration = Duration::from_millis(640);
-    /// If a wait finds contention within this time after adaptive waits may spin again, it is the same contention.
+    /// If a wait finds contention within this time after a pause in spinning, the contention counts as not ended.
     const AGAIN: Duration = Duration::from_millis(5);
 
     /// Records that an adaptive wait yielded its core at `begin` and got it back at `end`.

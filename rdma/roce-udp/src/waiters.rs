@@ -79,7 +79,8 @@ impl Waiter {
     }
 }
 
-/// The waiting threads of a device except the progress owner, and the objects on which one more wait must end at once.
+/// The waiting threads of a device except the progress owner, and the requests of [`Waiters::interrupt`] that have not
+/// ended a wait yet.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     waiting: Vec<Arc<Waiter>>,

@@ -96,7 +96,7 @@ fn a_device_that_keeps_access_still_checks_the_rights_and_the_key() {
 fn an_interface_may_refuse_super_packets() {
     let (a, b) = (Side::new(), Side::new());
     connect(&a, &b);
-    // The kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
+    // The Linux kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_device_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     for len in [3 << 20, 10_000] {
         round_trip(&a, &b, len);

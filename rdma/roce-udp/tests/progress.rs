@@ -340,7 +340,7 @@ fn interrupts_race_with_waits() {
                 }
             }
         });
-        // A second thread starts and ends waits, so that the progress owner changes.
+        // A second thread waits again and again, for about 70 us each time, so that the progress owner changes.
         scope.spawn(|| {
             while answered.load(Ordering::SeqCst) < 3000 {
                 side.channel.wait(WaitMode::Block, within(Duration::from_micros(70))).unwrap();

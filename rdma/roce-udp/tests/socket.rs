@@ -254,7 +254,7 @@ fn ungrouping_renumbers_what_had_another_id() {
 #[test]
 fn refused_super_packets_stay_until_ungrouped() {
     let (a, b) = two_ports();
-    // The kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
+    // The Linux kernel refuses to split the super-packets of a socket that sends no UDP checksums (`SO_NO_CHECK`).
     set_option(&a, (libc::SOL_SOCKET, libc::SO_NO_CHECK), 1);
     let bodies = [pattern(0, 90), pattern(1, 80), pattern(2, 80), pattern(3, 90)];
     let mut batch = SendBatch::new(4, 4096, a.gso());

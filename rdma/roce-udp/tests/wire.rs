@@ -152,8 +152,8 @@ fn send() {
 }
 
 /// Returns two 16-bit fields of the IPv4 header of each UDP packet that arrived on the wire: the identification, and
-/// the flags with the fragment offset. The function also checks that the port receives datagrams with the lengths in
-/// `LENS`.
+/// the flags with the fragment offset. The function also binds a [`Port`], calls `bound`, and checks that the port
+/// receives datagrams with the lengths in `LENS`.
 fn receive(bound: impl FnOnce()) -> Vec<(u16, u16)> {
     ip("addr add 10.77.0.2/24 dev v1").expect("an address");
     ip("link set v1 up").expect("a link");

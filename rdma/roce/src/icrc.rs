@@ -285,9 +285,9 @@ impl Solver {
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so this side computed the ICRC with a set DF bit. If
         // `difference[2]` is 0x40, the packet has a clear DF bit. A packet with a clear DF bit is accepted with the
-        // rule `Exact`, and refused with the other rules. An error in bit 1579 or in bit 14870 of a packet, where bit 0
-        // is the first bit of the identification, changes the ICRC as a clear DF bit and another identification do. The
-        // ICRC would not detect these two errors if the rule `Any` accepted a clear DF bit.
+        // rule `Exact`, and refused with the other rules. Bit 0 of a packet means the first bit of the identification.
+        // An error in bit 1579 or in bit 14870 changes the ICRC in the same way as a clear DF bit with another
+        // identification. The ICRC would not detect these two errors if the rule `Any` accepted a clear DF bit.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),

@@ -201,7 +201,7 @@ pub struct Refusal<'a> {
 /// An observer is notified of each packet that an endpoint does not execute. The observer `()` does nothing.
 pub trait Observer {
     /// The endpoint calls this method once for each refused packet. The method must return quickly, because the
-    /// endpoint handles no packets until it returns.
+    /// endpoint handles no packets until the method returns.
     fn refused(&mut self, refusal: &Refusal<'_>);
 }
 

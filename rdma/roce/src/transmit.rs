@@ -20,9 +20,9 @@ pub struct Transmit {
     pub pieces: Vec<Piece>,
     /// The payload by value; empty if the payload is in `pieces`.
     pub inline: Vec<u8>,
-    /// If `copy_first` is true, the caller must send a copy of the payload and compute the ICRC of this copy. This
-    /// is so for a READ response with payload, because the program or a peer may write the memory of `pieces` while the
-    /// packet is sent.
+    /// If `copy_first` is true, the caller must send a copy of the payload and compute the ICRC of this copy.
+    /// `copy_first` is true for a READ response with payload, because the program or a peer may write the memory of
+    /// `pieces` while the packet is sent.
     pub copy_first: bool,
 }
 

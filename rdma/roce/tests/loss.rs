@@ -383,9 +383,9 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.write(2, 20 * MTU);
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
-    // A requests an acknowledgement with every fourth packet (3, 7), with the last packet of a message (9), and then
-    // again with the fourth packet (13). Packet 15 fills the congestion window of 16 packets, so it requests an
-    // acknowledgement although packet 13 has requested one.
+    // The first packet has the number 0. A requests an acknowledgement with every fourth packet (3, 7), with the last
+    // packet of the first message (9), and with the fourth packet after packet 9 (13). Packet 15 fills the congestion
+    // window of 16 packets, so it requests an acknowledgement although packet 13 has requested one.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

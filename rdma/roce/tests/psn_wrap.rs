@@ -8,7 +8,7 @@ use std::time::Duration;
 use pair::{A, B, DELAY, Fault, MTU, PSN_A, Pair, ok};
 use roce::{RefusalCause, opcode, psn::Psn, wire::Syndrome};
 
-/// Makes a pair in which the third request packet of A has the PSN 0.
+/// Makes two connected endpoints, A and B. The third request packet that A sends has the PSN 0.
 fn near_the_wrap() -> Pair {
     Pair::with(|setup| setup.psn = [0xff_fffe, 0xff_fffd])
 }

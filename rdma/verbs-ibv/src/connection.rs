@@ -89,8 +89,8 @@ enum State {
 
 #[derive(Debug)]
 struct CmConnection {
-    // Rust drops `raw` before `state`, so that the identifier is destroyed before the connection's reference to the
-    // queue pair is dropped.
+    // Rust drops `raw` before `state`, so that the `rdma_cm_id` in `raw` is destroyed before the connection's reference
+    // to the queue pair in `state` is dropped.
     raw: sys::RawCmId,
     state: State,
 }
@@ -100,13 +100,13 @@ struct CmConnections {
     by_id: HashMap<CmId, CmConnection>,
     by_raw: HashMap<usize, CmId>,
     events: VecDeque<CmEvent>,
-    /// The time at which events were last requested from the Linux kernel.
+    /// The time at which CM events were last requested from the Linux kernel.
     asked: Option<Instant>,
     /// An upper bound of the number of connections that are being set up. Each call of `Channel::pump` counts these
     /// connections anew. Between these calls, `CmConnections::add` adds 1 for each new connection or listener, but
     /// nothing is subtracted for connections that end.
     pending: usize,
-    /// The number of polls of the program since events were last requested from the Linux kernel.
+    /// The number of polls of the program since CM events were last requested from the Linux kernel.
     polls: u32,
 }
 
@@ -276,8 +276,8 @@ impl Channel {
         Ok(connections.events.pop_front())
     }
 
-    /// Returns true if the program can take a CM event. If `now` is given, the function requests events from the Linux
-    /// kernel only after the minimum time (`ASKING`) since the last request.
+    /// Returns true if the program can take a CM event. If `now` is given, the function requests CM events from the
+    /// Linux kernel only after the minimum time (`ASKING`) since the last request.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {
@@ -342,9 +342,9 @@ impl CmConnections {
         self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
-    /// Returns true if this poll must request events from the Linux kernel, because a connection is being set up,
-    /// because events were never requested, or because this is the `POLLS`-th poll since the last request. `is_due`
-    /// decides by the time whether to request events; this method decides by the number of polls, so it needs no clock.
+    /// Returns true if this poll must request CM events from the Linux kernel: if a connection is being set up, if CM
+    /// events were never requested, or if this is the `POLLS`-th poll since the last request. `is_due` decides by the
+    /// time whether to request CM events; this method decides by the number of polls, so it needs no clock.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS
@@ -373,8 +373,8 @@ impl CmConnection {
         }
     }
 
-    /// Handles an event according to the table in the module's documentation. Returns the CM event for the program, if
-    /// there is one.
+    /// Handles an event of librdmacm according to the table in the module's documentation. Returns the CM event for the
+    /// program, if there is one.
     fn handle(&mut self, id: CmId, event: RawEvent, max_reads: (u8, u8)) -> Option<CmEvent> {
         let private_data = event.private_data;
         match (std::mem::replace(&mut self.state, State::Over), event.what) {

@@ -52,8 +52,8 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), IbvCq::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    /// Returns true if the program can take a CM event. If `now` is given, the function requests events from the Linux
-    /// kernel only after the minimum time (`ASKING`) since the last request.
+    /// Returns true if the program can take a CM event. If `now` is given, the function requests CM events from the
+    /// Linux kernel only after the minimum time (`ASKING`) since the last request.
     fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
         self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
@@ -113,7 +113,7 @@ impl Waiting<'_> {
             if let Some(queue) = self.queue {
                 queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
             }
-            // The request to end the wait, the queue and the channel are checked once more, because
+            // The queue, the channel and the request to end the wait are checked once more, because
             // completions that arrived before the queue was armed are not announced.
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);

@@ -43,8 +43,8 @@ pub enum Error {
     /// text says what is wrong.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// No region of the protection domain has the LKey of a scatter-gather element, covers the memory of the element
-    /// and permits the access.
+    /// No region of the protection domain has the LKey of a scatter-gather element, or the region with this LKey does
+    /// not cover the memory of the element or does not permit the access.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection {
         /// The LKey of the scatter-gather element.

@@ -161,9 +161,9 @@ impl Pd {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // Rust drops fields in the order of their declaration, so `memory` is dropped before `pd`. When `pd` is dropped,
-    // the verbs provider can remove a registration that it kept, but only if the owner of the registered memory was
-    // dropped before. The field `memory` may have the last reference to the owner of the memory.
+    // Rust drops fields in the order of their declaration, so `memory` is dropped before `pd`. The verbs provider may
+    // keep a registration for later use. When `pd` is dropped, the verbs provider can remove the kept registration only
+    // if the owner of the memory was dropped before `pd`, and `memory` may have the last reference to this owner.
     pd: Pd,
 }
 

@@ -56,7 +56,7 @@ impl Histogram {
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
-        // No count of `before` is higher than the count of `self`, because counts never fall.
+        // No count in `before` is higher than the same count in `self`, because counts never fall.
         let subtracted = since.counts.subtract(&before.counts);
         debug_assert!(subtracted.is_ok(), "{subtracted:?}");
         since.sum -= before.sum.min(self.sum);

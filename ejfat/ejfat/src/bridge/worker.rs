@@ -14,7 +14,7 @@ pub struct WorkerId {
 }
 
 impl WorkerId {
-    /// Returns the number of the worker. Each new worker has a higher number than all workers before.
+    /// Returns the worker's number. Workers are numbered from 1, modulo 2^32, in the order in which they subscribed.
     pub fn number(self) -> u32 {
         self.number
     }

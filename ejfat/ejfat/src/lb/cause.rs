@@ -22,7 +22,7 @@ named! {
         TtlExpired = "ttl_expired",
         /// No epoch has the packet's tick.
         EpochAssignMiss = "epoch_assign_miss",
-        /// The slot of the packet has no member in the epoch's calendar.
+        /// The packet's calendar slot has no member in the epoch's calendar.
         LbCalendarMiss = "lb_calendar_miss",
         /// The member has no rule for the packet's IP version.
         MbrInfoMiss = "mbr_info_miss",

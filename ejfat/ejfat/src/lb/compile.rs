@@ -1,4 +1,4 @@
-//! Compiles rules to the arrays in which packets are looked up.
+//! Compiles rules into arrays that are searched for the calendar of a tick and for the member of a calendar slot.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ const NONE: u16 = u16::MAX;
 const MOST_SPREAD: usize = 8;
 
 /// An epoch, and the location of the slots of its calendar. Only the calendar slots that a packet can select are
-/// stored. Their numbers are below 2^b, where b is the highest `slot_bits` among the epoch rules with this epoch's id.
+/// stored. The numbers of these slots are below 2^b, where b is the highest `slot_bits` among the epoch rules with this
+/// epoch's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calendar {
     pub(super) epoch: Epoch,
@@ -65,7 +66,8 @@ pub(super) struct MemberEntry {
     pub(super) v6: Option<Member>,
 }
 
-/// Compiles the rules of one load balancer.
+/// Compiles the epoch rules, slot rules and member rules of one load balancer into calendars, and into the arrays of
+/// the slots and members of these calendars.
 #[derive(Debug)]
 pub(super) struct Compiler<'a> {
     lb: LbId,
@@ -144,14 +146,14 @@ pub(super) fn low_bits(bits: u8) -> u16 {
 }
 
 /// Turns prefixes of ticks into disjoint ranges of ticks. If several prefixes contain a tick, the longest prefix
-/// counts.
+/// applies.
 #[derive(Debug, Default)]
 struct Ranges {
-    /// The first tick and the epoch of each range. A range ends where the next range begins. The ticks below the first
-    /// range have no epoch.
+    /// The first tick of each range of ticks, and the epoch of the range, or `None` if the range has no epoch. A range
+    /// ends where the next range begins. The ticks below the first range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// The prefix that was added last, and in front of this prefix all added prefixes that contain it. Each prefix in
-    /// this list contains all later prefixes of the list.
+    /// All added prefixes that contain the prefix that was added last, followed by the prefix that was added last. Each
+    /// prefix in this list contains all later prefixes of the list.
     around: Vec<(TickPrefix, Epoch)>,
 }
 

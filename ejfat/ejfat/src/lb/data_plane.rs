@@ -123,14 +123,14 @@ impl DataPlane {
     /// tables apply until the first tick of the next set. The next tick is one above the highest tick that the load
     /// balancer remembers as routed. If no tick is remembered, the next tick is one above the highest tick that was
     /// remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables begin at the next
-    /// tick if a tick is remembered as routed and the set that applies to the next tick has routed packets. In all
-    /// other cases, the new tables replace the set that applies to the next tick, and begin at the first tick of the
-    /// replaced set.
+    /// tick if a tick is remembered as routed and the set that applies to the next tick has routed at least one packet.
+    /// In all other cases, the new tables replace the set that applies to the next tick, and begin at the first tick of
+    /// the replaced set.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if three conditions are true: no tick is remembered as routed, the set
-    /// that applies to the next tick has routed packets, and the result of [`DataPlane::beyond`] is not `None`. Fails
-    /// with an error of [`DataPlane::stage`] if no set can begin at the next tick.
+    /// that applies to the next tick has routed at least one packet, and the result of [`DataPlane::beyond`] is not
+    /// `None`. Fails with an error of [`DataPlane::stage`] if no set can begin at the next tick.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {

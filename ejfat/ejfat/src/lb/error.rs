@@ -47,7 +47,7 @@ pub enum RuleError {
     /// The number of port bits of a member is above [`Forward::MOST_BITS`].
     #[error("{0} port bits are too many; give 0 to {most}", most = Forward::MOST_BITS)]
     PortBits(u8),
-    /// The address of a member has another IP version than the packets of the member's rule.
+    /// A rule is for packets of one IP version, but the address of the rule's member has the other IP version.
     #[error("{0} is of the other IP version than the packets of its rule; give an address of the same")]
     Family(IpAddr),
     /// The address is unspecified, multicast or broadcast, so it is not the address of one machine.

@@ -29,7 +29,8 @@ pub(super) struct PacketCounters {
     /// The counts of members whose counters were removed, because no tables have a rule for these members any more. The
     /// key is the member id, and the counts of members with the same id on different load balancers are added up.
     forgotten: BTreeMap<u16, Traffic>,
-    /// The members for which the tables for ticks above the highest routed tick have no rule.
+    /// The leaving members. A member is leaving if the tables for ticks above the highest routed tick have no rule for
+    /// it.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
     /// The time at which [`PacketCounters::look`] last compared members with tables, or `None` if the tables have

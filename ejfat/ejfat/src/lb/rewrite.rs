@@ -19,8 +19,8 @@ pub struct Forwarded {
     pub route: Route,
 }
 
-/// Forwards a whole IP packet in place. The packet is IPv4 with any options, or IPv6 without extension headers before
-/// UDP.
+/// Chooses the member that gets an IP packet, and rewrites the headers of the packet in place. `bytes` is the whole
+/// packet, which is IPv4 with any options, or IPv6 without extension headers before UDP.
 ///
 /// The load balancer's address becomes the source address, and the member's address becomes the destination address.
 /// The TTL or hop limit decreases by one. If the LB header is removed, the IP and UDP headers move towards the payload,
@@ -98,7 +98,7 @@ const V6: usize = 40 + UDP_HEADER;
 /// The checksum field of a UDP header that has no checksum.
 const NO_CHECKSUM: [u8; 2] = [0; 2];
 
-/// The new fields of a packet.
+/// The values from which the headers of a forwarded packet are written.
 #[derive(Clone, Copy)]
 struct New {
     /// The length of the whole packet in bytes.

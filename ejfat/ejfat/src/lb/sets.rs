@@ -89,9 +89,9 @@ pub struct BeyondHorizon {
     /// The number of packets whose ticks were above the horizon when the packets were routed. When the horizon rises
     /// but stays below `highest`, the number does not decrease.
     pub packets: u64,
-    /// The lowest stored tick above the horizon. A load balancer stores only the lowest and the highest tick that it
-    /// routed above its horizon. When the horizon rises to `lowest` or higher but stays below `highest`, `lowest` is
-    /// set to `highest`, which is then the only stored tick above the horizon.
+    /// The lowest tick above the horizon that is stored. A load balancer stores only two of the ticks that it routed
+    /// above its horizon: the lowest one in `lowest`, and the highest one in `highest`. When the horizon rises to
+    /// `lowest` or higher but stays below `highest`, `lowest` is set to `highest`, the only tick that is still stored.
     pub lowest: u64,
     /// The highest routed tick above the horizon.
     pub highest: u64,
@@ -161,7 +161,8 @@ impl Sets {
     /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
     /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
     /// with [`StageError::Full`] if there is no room for another set. If `past_first` is true and a tick is remembered
-    /// as routed, `from` may be the first tick of the first set, and the first set keeps the lower ticks.
+    /// as routed, `from` may be the first tick of the first set. The first set then applies to the ticks below `from`
+    /// only.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -197,9 +198,10 @@ impl Sets {
     }
 
     pub(super) fn insert(&mut self, at: usize, set: Set) {
-        // The sets must stay in the ascending order of their first ticks, so the first tick of the first set becomes 0
-        // if the inserted set begins at the same tick or at a lower tick. The change affects no packet, because the
-        // first set also applies to all ticks below its first tick.
+        // No set is inserted before the first set, and the sets must stay in the ascending order of their first ticks.
+        // If the inserted set begins at a lower tick than the first set, or at the same tick, the first tick of the
+        // first set becomes 0. The change affects no packet, because the first set also applies to all ticks below its
+        // first tick.
         if self.sets[0].from >= set.from {
             self.sets[0].from = 0;
         }
@@ -252,8 +254,8 @@ impl Sets {
         self.beyond = self.beyond.and_then(|beyond| self.remember(beyond));
     }
 
-    /// Remembers those ticks of `beyond` as routed that are not above the horizon. Returns the rest of `beyond`, or
-    /// `None` if no tick of it is above the horizon.
+    /// Remembers those ticks of `beyond` as routed that are not above the horizon. Returns `beyond` with only the ticks
+    /// that are above the horizon, or `None` if no tick of `beyond` is above the horizon.
     fn remember(&mut self, beyond: BeyondHorizon) -> Option<BeyondHorizon> {
         if beyond.lowest > self.horizon {
             return Some(beyond);

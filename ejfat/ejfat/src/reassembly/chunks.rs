@@ -90,7 +90,7 @@ impl Chunks {
         Some(recent.1)
     }
 
-    /// Returns the position of a segment's bit.
+    /// Returns the position of the bit of segment `segment` in the bitmap `chain`.
     #[inline]
     pub(super) fn cell(&self, chain: &mut Chain, segment: u32) -> Cell {
         Cell { chunk: self.find(chain, segment / SEGMENTS), segment }

@@ -63,11 +63,12 @@ pub struct Config {
     /// The maximum number of senders that are counted separately. If there are more than `max_sources` senders, the
     /// additional senders are unknown senders, which have common counters.
     pub max_sources: u32,
-    /// The maximum number of remembered complete events, and the maximum number of remembered events that were given
-    /// up. Late segments of remembered events are recognised.
+    /// The maximum number of remembered events of each of two kinds: complete events, and events that were given up.
+    /// Late segments of remembered events are recognised.
     pub remembered: u32,
-    /// The number of bitmap blocks of all events together. A bitmap block records which of 512 segments of an event
-    /// have arrived. Only events whose segments arrive out of order need bitmap blocks.
+    /// The number of bitmap blocks of all events together. A bitmap block has 512 bits, and each bit says whether one
+    /// range of bytes of an event has arrived. An event needs bitmap blocks only if the bytes that have arrived form
+    /// many separate ranges.
     pub chunks: u32,
     /// The seed of the hash tables. The seed should be random, so that no sender can choose event numbers whose hashes
     /// collide.

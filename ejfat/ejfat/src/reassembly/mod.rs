@@ -174,7 +174,7 @@ impl From<Malformed> for SegmentDropCause {
     fn from(malformed: Malformed) -> Self {
         match malformed {
             Malformed::Short(_) => Self::Short,
-            // Only a sync datagram can be too long, and a sync datagram is no segment.
+            // Decoding a segment never fails with `Malformed::Long`, which is only for sync datagrams.
             Malformed::Long(_) | Malformed::Magic(_) | Malformed::Version(_) => Self::Version,
         }
     }
@@ -320,8 +320,8 @@ impl Reassembler {
         }
         self.evict(victim, Eviction::Memory);
         added.or_else(|_| {
-            // The call of `add` that failed may have changed the record of the event's arrived bytes, so the gap is found
-            // again.
+            // The call of `add` that failed may have changed the record of the event's arrived bytes, so the gap is
+            // found again.
             let gap = self.buffers.check(buffer, &part, length, None, &self.chunks)?;
             self.buffers.add(self.now, buffer, (part, gap), length, &mut self.chunks)
         })

@@ -11,8 +11,8 @@ const BEFORE_FIRST: u64 = 64;
 /// is larger, the sender must have been restarted, and the counting of missing events begins anew.
 const AHEAD: u64 = 1 << 20;
 /// The maximum difference between the lowest event number in the window of a stream and a received event number below
-/// this window. If the difference is larger, the sender must have been restarted, and the counting of missing events begins
-/// anew.
+/// this window. If the difference is larger, the sender must have been restarted, and the counting of missing events
+/// begins anew.
 const BACK: u64 = 4 * WINDOW;
 /// The number of event numbers for which [`Stream::seen`] has bits.
 const SEEN: u64 = WINDOW + BACK;
@@ -86,7 +86,7 @@ impl Stream {
         self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Returns the number of missing events whose event numbers have bits in `seen`.
+    /// Returns the number of missing events with event numbers from `base` to the highest received event number.
     fn gaps(&self) -> u64 {
         self.stats.highest - self.base + 1 - self.marked()
     }
@@ -103,8 +103,8 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if event < self.base {
-            // After `slide` has raised `base`, an event number below `base` counts as a restart. Here `base` has not
-            // been raised since the counting began, so the event was never counted as missing.
+            // `slide` has not raised `base` since the counting began: otherwise, the condition above would have treated
+            // this event number as a restart. The event was therefore never counted as missing.
             return;
         }
         if event - self.base >= SEEN {
@@ -114,8 +114,8 @@ impl Stream {
         self.mark(event);
     }
 
-    /// Raises `base` by `by` event numbers. Events that have not arrived are counted as missing when their numbers lose
-    /// their bits in `seen`.
+    /// Raises `base` by `by` event numbers. Each event number from the old `base` to the new `base` - 1 is counted as
+    /// missing, unless its bit in `seen` was set.
     fn slide(&mut self, by: u64) {
         let (mut event, mut left) = (self.base, by.min(SEEN));
         self.stats.missing += by - left;

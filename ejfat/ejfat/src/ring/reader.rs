@@ -11,7 +11,7 @@ pub enum ReaderError {
     /// The sequence number of the announcement or of the descriptor is not the next sequence number.
     #[error("event {got} was told when {expected} was due")]
     Sequence {
-        /// The next sequence number, which the event should have.
+        /// The sequence number that the event should have.
         expected: u32,
         /// The wrong sequence number, which is in the announcement or in the descriptor.
         got: u32,

@@ -25,7 +25,7 @@ use crate::reassembly::EventKey;
 
 /// The number of bytes of a subscription, a response or a descriptor.
 pub const BLOCK: usize = 64;
-/// The number of bytes of a credit word, and of the worker's count of credits.
+/// The number of bytes of each number in a worker's credits: of the count of credits, and of each slot's credit word.
 pub const CREDIT: usize = 4;
 /// The version of the ring protocol in which no event is delivered again.
 const VERSION_1: u32 = 1;

@@ -21,6 +21,7 @@ pub(crate) const SLOT: u32 = 64;
 const SLOTS: u32 = 256;
 pub(crate) const ANYBODY: EligibleWorkers = EligibleWorkers::Anybody;
 
+/// A dispatcher and the reassembler of its events, with virtual time and the credit words of all workers.
 pub(crate) struct Bench {
     pub(crate) dispatcher: Dispatcher,
     reassembler: Reassembler,
@@ -36,7 +37,7 @@ pub(crate) fn config(pressure: BackPressure, most_waiting: u32) -> Config {
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
 }
 
-/// Returns a bench with the back-pressure policy `hold`, in which at most eight complete events wait for room.
+/// Returns a [`Bench`] with the back-pressure policy `hold`, in which at most eight complete events wait for room.
 pub(crate) fn hold() -> Bench {
     Bench::new(config(BackPressure::Hold, 8))
 }

@@ -1,4 +1,4 @@
-//! Transforms of lengths that are not a product of two short lengths, for example of lengths with a large prime factor.
+//! Fourier transforms of lengths that are not a product of two short lengths, for example multiples of a large prime.
 //! Each transform is computed as a convolution whose length has no large prime factors (Bluestein's algorithm).
 //!
 //! The chirp is c(k) = e^(-πi k²/n). If x(j) is number j of the input, number k of the transform is c(k) times the sum

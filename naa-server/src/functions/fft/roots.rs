@@ -63,8 +63,8 @@ fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
     // The root lies `rest` behind the start of its eighth of the circle, and `order - rest` before the end, in units of
-    // 1/`order` of an eighth. The start of an even eighth and the end of an odd eighth are multiples of 90 degrees,
-    // from which the angle is measured.
+    // 1/`order` of an eighth. The angle is measured from the nearest multiple of 90 degrees, which is the start of an
+    // even eighth or the end of an odd eighth.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

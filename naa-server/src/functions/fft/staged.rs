@@ -1,6 +1,6 @@
-//! Transforms of lengths that are a product of two short lengths. The numbers of the transform are arranged as a
-//! matrix. First, the columns of the matrix are transformed, and each number is multiplied by a root of unity. After
-//! the columns, the rows of the matrix are transformed, and the matrix is transposed.
+//! Fourier transforms of lengths that are a product of two short lengths (at most `direct::MOST`). The numbers of the
+//! transform are arranged as a matrix. First, the columns of the matrix are transformed, and each number is multiplied
+//! by a root of unity. After the columns, the rows of the matrix are transformed, and the matrix is transposed.
 //!
 //! The columns and the rows are processed in stripes, which are groups of whole columns or whole rows. Each stripe of
 //! columns is copied to a buffer and transformed there. [`Stop::check`] is called before each stripe.

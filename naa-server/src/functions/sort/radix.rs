@@ -8,7 +8,7 @@ use crate::{
     functions::pieces::touch,
 };
 
-/// The number of elements that the standard library sorts in about 30 ms.
+/// The maximum number of elements that are sorted by the standard library, which takes about 30 ms for this number.
 const SMALL: usize = 1 << 20;
 /// The number of steps between two calls of [`Stop::check`]. A step handles one element, or swaps two elements, so the
 /// processor may have to wait twice for memory in each step.
@@ -60,8 +60,8 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), CallFailur
         Ordered::Down => reverse(data, stop),
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
-            // The shift selects the highest bit in which elements differ, and the seven bits below it. The recursive
-            // calls of `sort` below select lower bits.
+            // The shift selects the highest bit in which elements differ, and the seven bits below it. In the
+            // recursive calls of `sort`, the shift selects lower bits.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;

@@ -74,7 +74,8 @@ impl Frame {
     }
 }
 
-/// Returns what [`frame_sequence::stated_size`] returns.
+/// Returns the sum of the content sizes that the frames of `data` state. Returns `None` if a frame states no size, or
+/// if the sum does not fit in a `u64`.
 ///
 /// # Errors
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or with the error of [`Stop::check`]

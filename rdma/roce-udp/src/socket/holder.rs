@@ -10,7 +10,7 @@ use super::ROCE_PORT;
 
 const PROC: &str = "/proc";
 
-/// The file system in which the kernel lists its modules and RDMA devices.
+/// The file system in which the Linux kernel lists its modules and RDMA devices.
 const SYS: &str = "/sys";
 
 /// Returns the end of an error message whose beginning is "`addr` is held by". The text names what holds the address,

@@ -20,8 +20,8 @@ impl RawAddress {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Converts `addr` into the kernel's format. Returns the raw address and its length in bytes, which depends on the
-    /// address family.
+    /// Converts `addr` into the Linux kernel's format. Returns the raw address and its length in bytes, which depends
+    /// on the address family.
     pub(super) fn new(addr: SocketAddr) -> (Self, libc::socklen_t) {
         let mut raw = Self::unspecified();
         match addr {
@@ -47,7 +47,7 @@ impl RawAddress {
         }
     }
 
-    /// Converts the raw address back to a `SocketAddr`; returns `None` if the kernel did not fill in an address.
+    /// Converts the raw address back to a `SocketAddr`; returns `None` if the Linux kernel did not fill in an address.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: all bytes are initialised, every bit pattern is valid in every field, and all variants begin
         // with the family.

@@ -19,7 +19,7 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
 }
 
-/// All addresses of this machine's interfaces, in the kernel's order.
+/// All addresses of this machine's interfaces, in the order of the Linux kernel.
 ///
 /// # Errors
 /// Fails with the errors of getifaddrs(3).
@@ -78,7 +78,7 @@ fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {
 
 /// Returns the IP address at `raw`; `None` if `raw` is null or points to an address that is neither IPv4 nor IPv6.
 fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: `raw` is null, or points to a socket address as long as its family requires.
+    // SAFETY: `raw` is null, or points to a socket address that has the length of its address family.
     let len = match unsafe { raw.as_ref() }.map(|raw| i32::from(raw.sa_family))? {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
@@ -105,6 +105,6 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     }
     // SAFETY: `request` is a live `ifreq` with an interface name, which is what `SIOCGIFMTU` reads.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) })?;
-    // SAFETY: the kernel wrote this field.
+    // SAFETY: the Linux kernel wrote this field.
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }

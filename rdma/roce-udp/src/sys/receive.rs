@@ -26,8 +26,8 @@ struct Control([u8; 80]);
 /// into them.
 pub struct RecvBatch {
     buffers: Vec<u8>,
-    /// The structures into which the kernel writes the sender's address and the control messages. The structures are
-    /// kept between calls, because clearing them in each call would cost more than a call that receives nothing.
+    /// The structures into which the Linux kernel writes the sender's address and the control messages. The structures
+    /// are kept between calls, because clearing them in each call would cost more than a call that receives nothing.
     metas: Vec<ReceiveMeta>,
     headers: Vec<libc::mmsghdr>,
     /// The number of messages to request next: requesting more messages than have arrived costs some time.
@@ -36,7 +36,7 @@ pub struct RecvBatch {
     overflows: Option<u32>,
 }
 
-/// The memory in which the kernel describes a received message.
+/// The memory in which the Linux kernel describes a received message.
 struct ReceiveMeta {
     name: RawAddress,
     control: Control,
@@ -62,7 +62,7 @@ struct ReceivedMessage {
     ecn: u8,
 }
 
-/// One received message: a datagram, or several datagrams of one sender that the kernel merged (GRO).
+/// One received message: a datagram, or several datagrams of one sender that the Linux kernel merged (GRO).
 #[derive(Clone, Copy, Debug)]
 pub struct MergedDatagrams<'a> {
     /// The address and UDP port of the sender.
@@ -118,8 +118,8 @@ impl RecvBatch {
     }
 
     /// The number of datagrams that the socket has lost since it was opened, because its receive buffer was full. The
-    /// kernel reports the number of lost datagrams with each message as a 32-bit counter, which wraps. Returns `None`
-    /// if the last call received no message, or if the kernel reported no number because no datagram was lost.
+    /// Linux kernel reports this number with each message as a 32-bit counter, which wraps. Returns `None` if the last
+    /// call received no usable message, or if the Linux kernel reported no number because no datagram was lost.
     pub fn overflows(&self) -> Option<u32> {
         self.overflows
     }
@@ -142,9 +142,8 @@ impl RecvBatch {
             header.msg_control = (&raw mut meta.control).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
-        // SAFETY: each of the `count` headers has pointers to a live buffer, a live address and a live control block,
-        // and the length of each. No reference to the buffers, addresses and control blocks is used until the call
-        // returns.
+        // SAFETY: each of the `count` headers has pointers to a live receive buffer, a live address and live memory for
+        // control messages, and the length of each. No reference to this memory is used until `recvmmsg` returns.
         let got = check(unsafe {
             let flags = libc::MSG_DONTWAIT;
             let headers = self.headers.as_mut_ptr();
@@ -182,12 +181,12 @@ impl RecvBatch {
 /// first 4 bytes of the data. If the data has fewer than 4 bytes, the value is the first byte of the data, or 0 if
 /// there is no data.
 fn controls(header: &libc::msghdr) -> impl Iterator<Item = (libc::c_int, libc::c_int, u32)> + '_ {
-    // SAFETY: the kernel wrote the control block that `header` names and set its length.
+    // SAFETY: the Linux kernel wrote the control messages to which `header` points, and their total length.
     let first = unsafe { libc::CMSG_FIRSTHDR(header) };
     let mut next = ptr::NonNull::new(first);
     iter::from_fn(move || {
         let at = next?.as_ptr();
-        // SAFETY: the control block is valid, and `at` is a control header inside the block.
+        // SAFETY: the control messages of `header` are valid, and `at` points to one of them.
         let (found, following) = unsafe { (control(at), libc::CMSG_NXTHDR(header, at)) };
         next = ptr::NonNull::new(following);
         Some(found)

@@ -15,7 +15,7 @@ pub const MAX_PIECES: usize = 40;
 const GROUP_SEGMENTS: usize = 64;
 /// The maximum number of bytes of a super-packet, below the largest UDP payload of IPv4 and of IPv6.
 const GROUP_BYTES: usize = 65_000;
-/// The maximum number of pieces that the kernel takes for one message (UIO_MAXIOV).
+/// The maximum number of pieces that the Linux kernel takes for one message (UIO_MAXIOV).
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
@@ -27,9 +27,9 @@ const FEW: usize = 4;
 /// Datagrams that are to be sent by the socket.
 ///
 /// Consecutive segments to one destination are grouped into a super-packet if they have the same length; only the last
-/// segment of a super-packet may be shorter. The kernel splits a super-packet into datagrams, and numbers them from 0
-/// in the IPv4 identification. Because the kernel numbers the segments in order, the identification of a segment is
-/// known before the segment is sent ([`DatagramBuilder::ip_id`]).
+/// segment of a super-packet may be shorter. The Linux kernel splits a super-packet into datagrams, and numbers them
+/// from 0 in the IPv4 identification. Because the Linux kernel numbers the segments in order, the identification of a
+/// segment is known before the segment is sent ([`DatagramBuilder::ip_id`]).
 pub struct SendBatch {
     messages: Vec<GsoMessage>,
     /// The index of the first unsent message.
@@ -63,12 +63,12 @@ struct BatchRecord {
 /// The result of [`SendBatch::flush`].
 #[derive(Debug)]
 pub struct SendOutcome {
-    /// The number of datagrams that the kernel accepted for sending.
+    /// The number of datagrams that the Linux kernel accepted for sending.
     pub sent: usize,
-    /// The number of datagrams that the kernel refused to send, for example because there is no route. Refused
+    /// The number of datagrams that the Linux kernel refused to send, for example because there is no route. Refused
     /// datagrams are lost, like datagrams that a network loses.
     pub dropped: usize,
-    /// The error of the last datagram that the kernel refused to send; `None` if the kernel refused no datagram.
+    /// The error of the last datagram that the Linux kernel refused to send; `None` if no datagram was refused.
     pub error: Option<io::Error>,
     /// The destination of a datagram that was refused because there is no route; `None` if there is no such datagram.
     pub unreachable: Option<SocketAddr>,
@@ -164,9 +164,9 @@ impl SendBatch {
     /// unsent messages stay in the batch in their order. When all messages have been sent, the batch is empty and its
     /// memory is free for new segments.
     ///
-    /// Each message is sent whole or not at all. If the kernel refuses a message, the message is dropped and counted;
-    /// if the interface cannot split a super-packet, the super-packet stays in the batch, and [`Rest::GsoRefused`] is
-    /// returned.
+    /// Each message is sent whole or not at all. If the Linux kernel refuses a message, the message is dropped and
+    /// counted; if the interface cannot split a super-packet, the super-packet stays in the batch, and
+    /// [`Rest::GsoRefused`] is returned.
     ///
     /// # Errors
     /// Fails only if the socket itself is unusable.
@@ -306,7 +306,7 @@ pub struct DatagramBuilder<'a> {
 }
 
 impl DatagramBuilder<'_> {
-    /// The IPv4 identification that the kernel is going to send.
+    /// The IPv4 identification that the Linux kernel is going to send.
     pub fn ip_id(&self) -> u16 {
         // The cast is lossless because `grouped` is less than `GROUP_SEGMENTS`, which is 64.
         self.grouped as u16
@@ -341,11 +341,11 @@ impl DatagramBuilder<'_> {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// Adds `len` bytes, which the kernel reads from `ptr` when the segment is flushed.
+    /// Adds `len` bytes, which the Linux kernel reads from `ptr` when the segment is flushed.
     ///
     /// # Safety
     /// The range must stay readable until the segment is sent, dropped or cleared. If the content of the range changes
-    /// before the segment is flushed, the kernel sends the changed content.
+    /// before the segment is flushed, the Linux kernel sends the changed content.
     ///
     /// # Panics
     /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.

@@ -105,7 +105,7 @@ pub struct Cm {
     config: CmConfig,
     next_id: u64,
     listeners: BTreeMap<CmId, Listener>,
-    /// The listener of each TCP-space port.
+    /// The listener of each TCP-space port (RDMA_PS_TCP).
     ports: BTreeMap<u16, CmId>,
     table: CmTable,
     transmits: VecDeque<(SocketAddr, [u8; MAD_LEN])>,

@@ -127,7 +127,7 @@ impl Cm {
     ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
         if let Some(old) = self.table.by_remote_qp(&remote_qp(from, req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
-            // The peer must have forgotten the connection `old`, because the peer uses the queue pair of `old` again.
+            // The peer uses the queue pair of `old` again, so the peer has forgotten the connection `old`.
             self.drop_stale(now, old);
             return Err(RejectReason::STALE_CONNECTION);
         }

@@ -100,7 +100,8 @@ impl Cm {
         }
     }
 
-    /// Ends an established connection whose remote queue pair the peer uses for another connection.
+    /// Ends the established connection `id`, because the peer uses the remote queue pair of `id` for another
+    /// connection.
     pub(super) fn drop_stale(&mut self, now: Time, id: CmId) {
         if matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Established { .. })) {
             self.leave(now, id);

@@ -122,8 +122,8 @@ impl Retry {
         self.first(now)
     }
 
-    /// Returns the time for which the timer is set: `at`, or the end of the time limit if the time limit ends before
-    /// `at`.
+    /// Returns the time at which the timer is to expire: `at`, or the end of the time limit if the time limit ends
+    /// before `at`.
     pub(super) fn next(&self, at: Time) -> Time {
         at.min(self.give_up)
     }

@@ -76,7 +76,7 @@ pub const fn is_embedded(ca_guid: u64) -> bool {
 pub struct ConnectArgs<'a> {
     /// The IP address of this side.
     pub local: IpAddr,
-    /// The peer's address, with the TCP-space port.
+    /// The peer's address, with a TCP-space port (RDMA_PS_TCP).
     pub remote: SocketAddr,
     /// The address of the peer's UDP socket: usually the IP address of `remote` with port 4791.
     pub peer: SocketAddr,
@@ -107,9 +107,9 @@ pub struct Binding {
 pub enum CmOutput {
     /// A CM event for the application.
     Event(CmEvent),
-    /// The device connects a queue pair with these parameters.
+    /// The device must connect the queue pair [`Binding::qpn`] with the parameters [`Binding::attr`].
     Bind(Binding),
-    /// The device moves this queue pair to the error state and flushes it.
+    /// The device must move this queue pair to the error state and flush it.
     FailQp {
         /// The number of the local queue pair.
         qpn: u32,

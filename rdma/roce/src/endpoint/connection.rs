@@ -32,7 +32,7 @@ pub struct QpAttr {
     pub responder_resources: u8,
     /// The maximum number of READs that this end may have outstanding at the peer.
     pub initiator_depth: u8,
-    /// True if the peer runs this stack.
+    /// True if the peer runs the embedded provider of this project.
     pub embedded_peer: bool,
 }
 

@@ -45,7 +45,7 @@ fn no_channel(channel: ChannelId) -> Error {
 }
 
 impl Endpoint {
-    /// Creates a channel, a queue of CM events.
+    /// Creates a channel, which is a queue of CM events.
     pub fn create_channel(&mut self) -> ChannelId {
         let id = self.management.next_channel;
         self.management.next_channel = id.wrapping_add(1);

@@ -130,7 +130,7 @@ impl Endpoint {
         self.shared.cqs.get(&cq.0).is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Creates a queue pair with a random number. The new queue pair is not connected yet.
+    /// Creates a queue pair with a random QPN. The new queue pair is not connected yet.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the protection domain or a completion queue does not exist, with

@@ -110,11 +110,11 @@ fn single_bit_errors_are_detected() {
     }
 }
 
-/// A packet with one wrong bit after the IPv4 identification is never accepted. A receiver does not see the IPv4
-/// header, in which the IPv4 identification may have any value. The receiver computes from the ICRC the fragment word
-/// (the IPv4 flags and the fragment offset) with which the packet would be intact. With the rule `Any`, the receiver
-/// refuses the packet if this word is not the fragment word of an unfragmented packet with a set DF bit. The test
-/// checks that each wrong bit changes the fragment word.
+/// A packet is never accepted if exactly one of the bits behind its IPv4 identification is wrong. A receiver does not
+/// see the IPv4 header, in which the IPv4 identification may have any value. The receiver computes the identification
+/// and the fragment word (the IPv4 flags and the fragment offset) that make the ICRC right. With the rule `Any`, the
+/// receiver refuses the packet if this fragment word is not the fragment word of an unfragmented packet with a set DF
+/// bit. The test checks that each wrong bit changes the fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
@@ -161,8 +161,8 @@ fn folded_bytes_count_as_the_bytes_themselves() {
     let mut plain = begin();
     plain.update(&payload);
     let mut folded = begin();
-    // The closure XORs `register` into the first four bytes of the payload. The CRC of the changed bytes, computed from
-    // a CRC register of 0, is equal to the CRC of the original bytes, computed from `register`.
+    // The closure XORs `register` into the first four bytes of the payload. A CRC of the changed bytes that starts with
+    // the register value 0 is equal to a CRC of the original bytes that starts with the value `register`.
     assert!(folded.update_folded(|register| {
         let mut block: [u8; 128] = *payload.first_chunk()?;
         block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);

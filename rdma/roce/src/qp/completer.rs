@@ -122,8 +122,8 @@ impl Requester {
         }
         self.go_back();
         self.timers.set(Timer::RnrPause, now + rnr_delay(code));
-        // The RNR NAK shows that the peer is alive, so the retransmission timer stops and is started anew after the
-        // pause.
+        // The RNR NAK shows that the peer is alive, so the retransmission timer stops. The timer starts again only
+        // after `Timer::RnrPause` has expired.
         self.timers.stop(Timer::Retransmit);
         Progress::default()
     }

@@ -65,8 +65,8 @@ pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// True if the peer runs this stack. If `embedded` is true, a packet of the peer with an IPv4 identification of 128
-    /// or more is refused, because this stack sends only lower identifications.
+    /// True if the peer uses the embedded provider. If `embedded` is true, a packet of the peer with an IPv4
+    /// identification of 128 or more is refused, because the embedded provider sends only lower identifications.
     pub(crate) embedded: bool,
 }
 
@@ -273,7 +273,7 @@ impl QpEntry {
         let outcome = connection.responder.handle(info, packet, &mut cx);
         let mut failed = outcome.refused.is_some_and(RefusalCause::is_fatal);
         if let Some(wc) = outcome.completion {
-            // The program never learns of a message whose completion is lost, so the ACK of this message is withdrawn.
+            // If the completion queue is full, the program never learns of the message, so the message gets no ACK.
             if !complete(shared, recv_cq, wc) {
                 connection.responder.responses.withdraw_ack(packet.bth.psn);
                 failed = true;
@@ -330,9 +330,9 @@ impl QpEntry {
     }
 
     /// Builds the next packet. Responses are sent before requests, because the peer's window depends on responses. If
-    /// the program permits late acknowledgements and the peer runs this stack, one request packet is sent before the
-    /// acknowledgements in the queue. An acknowledgement is usually shorter than the request packet before it, so both
-    /// fit into one super-packet, in which only the last datagram may be shorter than the others.
+    /// the program permits late acknowledgements and the peer also uses the embedded provider, one request packet is
+    /// sent before the acknowledgements in the queue. An acknowledgement is usually shorter than the request packet
+    /// before it, so both fit into one super-packet, in which only the last datagram may be shorter than the others.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut DeviceTables, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
         let (connection, open) = match &mut self.phase {

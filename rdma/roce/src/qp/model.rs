@@ -3,7 +3,7 @@
 //!
 //! Tests compare a responder in hardware with this model. The model's decisions come from the same code that runs in
 //! each queue pair. In the model, all receives of a queue pair have the same length, and the low bits of an RKey are
-//! the region's slot. The model handles request packets only, no response packets.
+//! the region's index in the table of memory regions. The model handles request packets only, no response packets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,7 +30,7 @@ use crate::{
 /// The position of a byte in a memory region: the region and an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLocation {
-    /// The slot of the memory region: the number in the low bits of the region's RKey.
+    /// The slot of the memory region: its index in the table of memory regions, and the low bits of its RKey.
     pub slot: u32,
     /// The generation of the memory region: a number by which a region differs from earlier regions with the same slot.
     pub generation: u32,
@@ -176,7 +176,7 @@ impl Model {
     /// Registers a memory region. Returns the keys of the region and the place of the region's first byte.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if all slots are in use.
+    /// Fails with [`Error::Exhausted`] if all slots of the table of memory regions are in use.
     pub fn register(
         &mut self,
         pd: PdId,

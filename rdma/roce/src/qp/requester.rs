@@ -44,9 +44,8 @@ pub(crate) struct Requester {
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
     /// The PSN of the last response packet of each READ request that was sent and is not answered in full, in ascending
-    /// order. A repeated READ request ends at the PSN at which the first request ended, or earlier. A responder may
-    /// refuse a repeated READ request that is longer than the first request, because only a part of the longer request
-    /// is a duplicate.
+    /// order. A retransmission of the READ request asks for no response packet after this PSN, because a responder may
+    /// refuse a READ request of which only a part is a duplicate.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,

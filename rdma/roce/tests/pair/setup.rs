@@ -1,4 +1,4 @@
-//! The settings of the two ends of a pair.
+//! The settings of the two connected ends of a test's [`Pair`](super::Pair).
 
 use std::net::SocketAddr;
 
@@ -7,8 +7,8 @@ use verbs::QpCap;
 
 use super::{MTU, PSN_A, PSN_B};
 
-/// The settings of both ends. A test changes the default settings by the closure that it passes to
-/// [`Pair::with`](super::Pair::with).
+/// The settings of both ends of a [`Pair`](super::Pair). A test changes the default settings by the closure that it
+/// passes to [`Pair::with`](super::Pair::with).
 pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) cap: QpCap,

@@ -58,7 +58,7 @@ pub(crate) enum What {
     Disconnected,
     /// The device is being removed.
     Removed,
-    /// An event that requires no action of the program.
+    /// An event of librdmacm that requires no action of the program.
     Other,
 }
 
@@ -86,14 +86,14 @@ impl EventChannel {
         Ok(made)
     }
 
-    /// Returns the file descriptor, which is readable when an event has arrived.
+    /// Returns the file descriptor, which is readable when an event of librdmacm has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: `self.channel` points to a channel that only `Drop` frees, and the file descriptor stays open until
         // the channel is freed.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd) }
     }
 
-    /// Returns the next event, or `None` if no event has arrived.
+    /// Returns the next event of librdmacm, or `None` if no event has arrived.
     pub(crate) fn next(self: &Arc<Self>) -> io::Result<Option<RawEvent>> {
         let mut event: *mut rdma_cm_event = ptr::null_mut();
         // SAFETY: this `EventChannel` owns the channel, and the call writes a pointer to the local variable `event`.
@@ -226,7 +226,7 @@ impl RawCmId {
         Ok(Self { id, channel: channel.clone() })
     }
 
-    /// Returns the number that identifies the connection in events.
+    /// Returns the number that identifies the connection or the listener in a [`RawEvent`].
     pub(crate) fn raw(&self) -> usize {
         self.id.as_ptr() as usize
     }

@@ -18,7 +18,7 @@ use super::{
     check_code, errno, poll,
 };
 
-/// The maximum number of completions that one call takes from the device.
+/// The maximum number of completions that one call of libibverbs's `poll_cq` takes from the device.
 const BATCH: usize = 16;
 
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(crate) struct RawCq {
     /// True if the device will announce the next completion by a CQ event, or if a CQ event of the device was not taken
     /// yet.
     armed: AtomicBool,
-    /// The number of announcements (CQ events) that were taken and not yet acknowledged. libibverbs requires that all
-    /// announcements are acknowledged before the completion queue is destroyed.
+    /// The number of CQ events that were taken and not yet acknowledged. libibverbs requires that all taken CQ events
+    /// are acknowledged before the completion queue is destroyed.
     unacked: AtomicU32,
     device: Arc<IbvDevice>,
 }
@@ -102,15 +102,15 @@ impl RawCq {
         Ok(total)
     }
 
-    /// Requests an announcement of the next completion. The caller must poll once more before it sleeps, because a
-    /// completion may have arrived before the announcement was requested.
+    /// Requests a CQ event for the next completion. The caller must poll once more before it sleeps, because a
+    /// completion may have arrived before the CQ event was requested.
     pub(crate) fn arm(&self) -> io::Result<()> {
         if self.armed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         // SAFETY: the context of the completion queue at `self.cq` outlives the queue, and the context's table of
-        // operations does not change. The argument 0 requests announcements of all completions, not only of solicited
-        // ones, because threads also wait for the completions of this side's own sends.
+        // operations does not change. The argument 0 requests a CQ event for any completion, not only for a solicited
+        // one, because threads also wait for the completions of this side's own sends.
         let code = unsafe {
             match (*self.cq.as_ref().context).ops.req_notify_cq {
                 Some(notify) => notify(self.cq.as_ptr(), 0),
@@ -120,15 +120,15 @@ impl RawCq {
         check_code(code).inspect_err(|_| self.armed.store(false, Ordering::Release))
     }
 
-    /// Returns the file descriptor, which is readable when the device has announced a completion.
+    /// Returns the file descriptor, which is readable while the completion channel has a CQ event that was not taken.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: `self.channel` points to a channel that only `Drop` frees, and the file descriptor stays open until
         // the channel is freed.
         unsafe { BorrowedFd::borrow_raw(self.channel.as_ref().fd.as_raw_fd()) }
     }
 
-    /// Takes the device's announcements of completions. The completion queue must be armed again before the device
-    /// announces another completion.
+    /// Takes the CQ events that wait in the completion channel. The completion queue must be armed again before the
+    /// device makes another CQ event.
     pub(crate) fn take_announcements(&self) -> io::Result<()> {
         loop {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());

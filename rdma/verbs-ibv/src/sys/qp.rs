@@ -122,7 +122,8 @@ impl RawQp {
         self.modify(&mut attr, mask)
     }
 
-    /// Moves the queue pair to the states RTR and RTS, with the peer's attributes that `id` has received.
+    /// Moves the queue pair to the state RTR and then to RTS, with the attributes that librdmacm supplies for `id`.
+    /// `retries` and this module's constants limit or replace some of these attributes.
     pub(crate) fn to_ready(&self, id: &RawCmId, retries: Retries) -> io::Result<AgreedLimits> {
         let (mut attr, mask) = id.qp_attr(c::IBV_QPS_RTR)?;
         attr.min_rnr_timer = MIN_RNR_TIMER;
