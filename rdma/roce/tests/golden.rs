@@ -1,5 +1,5 @@
-//! Captured packets of kernel peers (rxe, rdma_cm) are decoded, pass the ICRC check, and are encoded to the same bytes
-//! again.
+//! Captured packets of Linux kernel peers (rxe, rdma_cm) are decoded, pass the ICRC check, and are encoded to the same
+//! bytes again.
 
 mod captures;
 mod pair;
@@ -45,6 +45,17 @@ fn every_packet_reencodes_to_its_bytes() {
         let mut bytes = Vec::new();
         decoded.encode(&mut bytes);
         assert_eq!(bytes, packet.payload, "packet {n}");
+    }
+}
+
+#[test]
+fn every_bit_of_a_bth_reencodes_to_itself() {
+    for bit in 0..8 * Bth::LEN {
+        let mut bytes = [0; Bth::LEN];
+        bytes[bit / 8] = 1 << (bit % 8);
+        for bytes in [bytes, bytes.map(|byte| !byte)] {
+            assert_eq!(Bth::decode(&bytes).encode(), bytes, "bit {bit}");
+        }
     }
 }
 

@@ -135,4 +135,14 @@ mod tests {
         }
         assert_eq!(intervals, [(250, true), (500, true), (4000, false), (8000, false)]);
     }
+
+    /// The mean and the deviation of the round trip change by 1/8 and 1/4 of the difference, as in RFC 6298. After round
+    /// trips of 20 us and 1000 us, the mean is 142.5 us and the deviation 252.5 us.
+    #[test]
+    fn the_mean_and_the_deviation_follow_slowly() {
+        let mut rtt = measured(Duration::from_secs(1));
+        rtt.sent(Psn::new(8), Time(0));
+        rtt.acked(Psn::new(9), Time(1_000_000));
+        assert_eq!(rtt.interval(), Duration::from_nanos(142_500 + 4 * 252_500));
+    }
 }

@@ -142,12 +142,18 @@ impl End {
 
     /// Takes the new completions of the send queue, and returns the ID and status of each.
     pub(crate) fn completed(&mut self) -> Vec<(u64, WcStatus)> {
-        self.poll(self.send_cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
+        self.outcomes(self.send_cq)
     }
 
     /// Takes the new completions of the receive queue, and returns the ID and status of each.
     pub(crate) fn received(&mut self) -> Vec<(u64, WcStatus)> {
-        self.poll(self.recv_cq).iter().map(|wc| (wc.wr_id, wc.status)).collect()
+        self.outcomes(self.recv_cq)
+    }
+
+    fn outcomes(&mut self, cq: CqId) -> Vec<(u64, WcStatus)> {
+        let completions = self.poll(cq);
+        assert!(completions.iter().all(|wc| wc.qp == self.qp), "{completions:?}");
+        completions.iter().map(|wc| (wc.wr_id, wc.status)).collect()
     }
 
     pub(crate) fn event(&mut self) -> Option<CmEvent> {
