@@ -38,8 +38,8 @@ use lengths::{LoggedLengths, TooLong};
 /// The maximum number of calls of [`Intake::receive`] for one port before the bridge serves other ports and
 /// the RDMA device.
 const TURNS: usize = 4;
-/// The longest time that an incomplete event is kept after its time-out, because the bridge may still have to receive
-/// segments that arrived in time.
+/// The longest time for which the bridge keeps an incomplete event after its time-out. The event is kept because
+/// segments that reached a socket before the time-out may still be unread.
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
@@ -167,7 +167,7 @@ impl Bridge {
         BridgeHandle(self.queries.clone())
     }
 
-    /// Returns the addresses at which the bridge receives segments, with the ports that the system chose.
+    /// Returns the addresses at which the bridge receives segments, with the ports that the operating system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.intake.ports.addresses()
     }
@@ -338,9 +338,9 @@ impl Bridge {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
         match &mut ring.transport {
-            // A WRITE reads the segment from its receive buffer only if enough other buffers are free for the
-            // next `Ports::BATCH` super-packets. The receive buffer of the segment stays in use until the
-            // worker acknowledges the WRITE.
+            // A WRITE that reads the segment from its receive buffer keeps this buffer in use until the worker
+            // acknowledges the WRITE. The bridge therefore posts such a WRITE only if enough other buffers are free for
+            // the next `Ports::BATCH` super-packets.
             RingTransport::Rdma(remote) if remote.is_cut() && buffers.free() >= Ports::BATCH => {
                 remote.cut(buffers, buffer, payload.start, payload.len() as u32, at);
             }
@@ -409,7 +409,7 @@ impl Bridge {
         }
     }
 
-    /// Gives up an event because the system has no address space for the event's spill memory.
+    /// Gives up an event because the operating system has no address space for the event's spill memory.
     fn give_up(&mut self, id: EventBufferId, error: &ejfat_udp::Error) {
         if !std::mem::replace(&mut self.logged_addresses, true) {
             tracing::warn!("an event is given up: {error}");
@@ -493,8 +493,8 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // A worker that is removed while the bridge is ending may still read the events in its ring. `left` counts
-            // the unreleased events of this worker, so that the events are not reported as lost.
+            // The unreleased events of a worker that is removed while the bridge is ending do not count as lost,
+            // because the worker may still read these events in its ring. `left` counts these events.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
         // The actions of the dispatcher read the worker's ring, so the actions are executed before the ring is dropped.

@@ -48,14 +48,15 @@ impl BridgeConfig {
 pub enum WorkerSelection {
     /// The worker with the least filled ring gets the event.
     LeastFilled,
-    /// Among the workers that take the event's data id, the worker with the least filled ring gets the event.
+    /// Among the workers that take events with the event's data id, the worker with the least filled ring gets the
+    /// event.
     DataId,
     /// The member that load-balancer tables name for the event's LB header gets the event. If the event has no LB
     /// header, or if the tables name no member, the worker with the least filled ring gets the event.
     Tables(Arc<dyn MemberLookup>),
 }
 
-/// The part of load-balancer tables that a bridge needs: the choice of an event's member.
+/// Load-balancer tables in which a bridge looks up the member that gets an event.
 pub trait MemberLookup: Send + Sync + fmt::Debug {
     /// Returns the number of the member that gets an event with the LB header `header`; `None` if the tables name no
     /// member for this header.

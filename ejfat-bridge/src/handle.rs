@@ -57,8 +57,8 @@ pub struct Snapshot {
     /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
     /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. If more
-    /// than 256 ports are bound, some counts of dropped datagrams are older, because each snapshot reads the counts of
-    /// dropped datagrams for at most 256 ports.
+    /// than 256 ports are bound, some counts of dropped datagrams are older than the other counters, because each
+    /// snapshot reads the counts of dropped datagrams for at most 256 ports.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,

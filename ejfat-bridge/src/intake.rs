@@ -86,7 +86,8 @@ impl Intake {
         Opened { id: place.id, name: place.name, tick, length: place.length, target }
     }
 
-    /// Takes the next event that was evicted to make room for another event, and frees the spill memory of the event.
+    /// Takes the next event that was evicted to make room for another event, and frees the spill memory of the evicted
+    /// event.
     pub(crate) fn evicted(&mut self) -> Option<Incomplete> {
         self.reassembler.poll_evicted().inspect(|incomplete| self.spill.release(incomplete.id))
     }

@@ -166,8 +166,8 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(wrong)?;
         let listen_there = || -> io::Result<OwnedFd> {
             if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-                // `connect` can also fail because the listening process has no room for another connection, or because
-                // another user owns the socket file. Only ECONNREFUSED says that no process listens.
+                // Only ECONNREFUSED says that no process listens. With other errors, a process may listen that has no
+                // room for another connection, or whose socket file belongs to another user.
                 if rustix::net::connect(&new_socket()?, &address) != Err(Errno::CONNREFUSED) {
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
                 }

@@ -50,7 +50,8 @@ impl WakeSet {
 
     /// Removes the ports from the set `all`, so that segments no longer wake the server loop.
     pub(crate) fn remove_ports(&self, ports: &Ports) {
-        // An error is ignored, because a file descriptor that is not in the set does not wake the server loop.
+        // An error means that the file descriptor of the ports is not in the set. The error is ignored, because the
+        // ports then do not wake the server loop.
         let _ = epoll::delete(&self.all, ports.descriptor());
     }
 

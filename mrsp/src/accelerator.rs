@@ -206,8 +206,8 @@ impl AcceleratorSession {
     /// order of the AAR. The caller must post the receive for the first call before it sends the advertisement.
     ///
     /// # Errors
-    /// Returns an error if no regions are being allocated, or if the number of addresses is wrong. After an error, the
-    /// session is unchanged.
+    /// Returns an error if the session does not wait for the result of an allocation, or if the number of addresses is
+    /// wrong. After an error, the session is unchanged.
     pub fn allocated(&mut self, addresses: &[RegionAddress]) -> Result<Vec<u8>, LocalError> {
         let State::Allocating { regions, entries } = &mut self.state else {
             return Err(self.wrong_state("allocating"));
@@ -234,7 +234,7 @@ impl AcceleratorSession {
     /// Ends the session and returns the ERR that the caller sends before it disconnects.
     ///
     /// # Errors
-    /// Returns an error if no regions are being allocated.
+    /// Returns an error if the session does not wait for the result of an allocation.
     pub fn allocation_failed(&mut self, code: ErrorCode) -> Result<[u8; 4], LocalError> {
         let State::Allocating { .. } = self.state else { return Err(self.wrong_state("allocating")) };
         self.state = State::Failed;

@@ -29,10 +29,10 @@ const REQUEST_BYTES: usize = 24;
 /// The error for bytes that are not an MRSP message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The message is shorter than its header of 4 bytes. The value is the length of the message in bytes.
+    /// The message is shorter than its header of 4 bytes. The variant contains the length of the message in bytes.
     #[error("an MRSP message of {0} bytes is shorter than its header")]
     Short(usize),
-    /// The message has a type that MRSP does not define. The value is the type of the message.
+    /// The message has a type that MRSP does not define. The variant contains the type of the message.
     #[error("MRSP messages of type {0} do not exist")]
     Type(u8),
     /// The length of the message is not the length that its header requires.
@@ -45,8 +45,8 @@ pub enum DecodeError {
     },
 }
 
-/// The error for more regions or layout entries than the 8-bit count of a message can express. The value is the number
-/// of regions or layout entries.
+/// The error for more regions or layout entries than the 8-bit count of a message can express. The field contains the
+/// number of regions or layout entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} regions or layout entries do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);

@@ -115,8 +115,9 @@ pub struct ReceivedResponse {
     pub function: FunctionCode,
     /// The meaning of the response immediate.
     pub answer: CallResponse,
-    /// The number of bytes in the last WRITE of the response. In the symmetric layout, the last WRITE of a successful
-    /// call's response goes to the last output, if the session has outputs.
+    /// The number of bytes in the last WRITE of the response. In the symmetric layout, if the session has outputs, the
+    /// last WRITE of a successful call's response goes to the last output, and usually contains all bytes that this
+    /// output gets.
     pub last_write_bytes: u32,
 }
 
@@ -183,9 +184,9 @@ impl HostSession {
 
     /// Creates a session whose parameters share regions of the accelerator as described by `placed`. The caller must
     /// have computed `placed` from the same parameters in the same order. The accelerator must accept layout blocks.
-    /// The accelerator writes each output to the address in `params`, with the RKey in `params`. If
-    /// [`Placed::is_staged`] returns true for an output, the address of this output in `params` must lie in the host's
-    /// staging region.
+    /// The accelerator writes each output to the address in `params`, with the RKey in `params`. The host copies an
+    /// output out of its staging region if [`Placed::is_staged`] returns true for the output, so the address of this
+    /// output in `params` must lie in the staging region.
     ///
     /// # Errors
     /// Returns an error if `params` is empty, if there are more regions than `config` allows, if a parameter or an
@@ -325,7 +326,8 @@ impl HostSession {
         Ok(())
     }
 
-    /// Cancels a call whose WRITE_WITH_IMM was not posted, so that the accelerator has not received the call.
+    /// Cancels a call whose WRITE_WITH_IMM was not posted, and which the accelerator therefore has not received. The
+    /// session is then ready for the next call.
     ///
     /// # Errors
     /// Returns an error if no call is running.
@@ -360,7 +362,8 @@ impl HostSession {
     /// Ends the session, and plans the WRITE that signals an error to the accelerator.
     ///
     /// # Errors
-    /// Returns an error if the session is neither ready nor in a call, because the accelerator's regions are unknown.
+    /// Returns an error if the session is neither ready nor in a call, because the session then has no region of the
+    /// accelerator to write to.
     pub fn signal_error(&mut self, plan: &mut CallPlan) -> Result<(), CallError> {
         let (State::Ready(agreed) | State::Calling { agreed, .. }) = &self.state else {
             return Err(self.wrong_state("ready"));

@@ -84,7 +84,7 @@ pub enum PartError {
         size: u32,
     },
     /// A part whose offset is 0 is longer than its parameter, or a failed call has more status bytes than the first
-    /// output can contain.
+    /// output can contain. The error for a part with another offset is [`PartError::Outside`].
     #[error("{bytes} bytes of parameter {param} were asked for, which has {size}")]
     TooLong {
         /// The number of the parameter, counted from 0.
@@ -174,8 +174,8 @@ impl CallPlan {
     pub(crate) fn append(&mut self, piece: WriteElement) {
         let Some(last) = self.writes.last_mut() else { return };
         if last.pieces.count == 0 {
-            // A plan has at most one piece for each parameter and one for each gap, so the number of pieces fits into
-            // 32 bits.
+            // A plan has at most one piece for each parameter and one for each gap between parameters. A session has at
+            // most 255 parameters, so the number of pieces fits into 32 bits.
             last.pieces = WriteElements { first: self.pieces.len() as u32, count: 1 };
             let Write { param, offset, length, .. } = *last;
             self.pieces.push(WriteElement { param, offset, length });
@@ -263,7 +263,7 @@ pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32
     let Part { offset, bytes } = parts.get(param).copied().flatten().unwrap_or(all);
     let offset = offset.min(size.into());
     let bytes = bytes.min(u64::from(size) - offset);
-    // The value of `bytes` is at most `size`, so it fits into 32 bits.
+    // The value of `bytes` is at most `size`, which has 32 bits, so the conversion never fails.
     (offset, u32::try_from(bytes).unwrap_or(size))
 }
 
@@ -296,7 +296,8 @@ mod tests {
         plan.append(WriteElement { param: 1, offset: 0, length: 5 });
         plan.extend(3);
         assert_eq!((plan.writes()[0].length, plan.gathered(&plan.writes()[0])[1].length), (18, 8));
-        // The second WRITE is not gathered, so the pieces of the first WRITE keep their lengths.
+        // The second WRITE is not gathered, so `extend` changes only the length of the second WRITE, and not the last
+        // piece of the first WRITE.
         plan.push(2, 0, 20, &to);
         plan.extend(4);
         assert_eq!((plan.writes()[1].length, plan.gathered(&plan.writes()[0])[1].length), (24, 8));

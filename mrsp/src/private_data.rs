@@ -7,7 +7,7 @@
 //! ```
 //!
 //! In the private data, the bytes after the abilities are reserved for later versions. The CM pads private data with
-//! zeros.
+//! zeros, so the receiver gets more bytes than the sender passed to the CM.
 
 const MARK: [u8; 4] = *b"naa\0";
 const VERSION: u8 = 1;

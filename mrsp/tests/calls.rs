@@ -200,8 +200,8 @@ fn a_plan_keeps_its_memory() {
     assert_eq!(pair.plan.writes().as_ptr(), memory);
 }
 
-/// After calls and responses with random regions and parts, the bytes on both sides are those that a simple model
-/// predicts.
+/// After calls and responses that transfer random parts of random parameters, the bytes on both sides are those that a
+/// simple model predicts.
 #[test]
 fn random_sessions() {
     let mut random = Random::seeded(0x5eed_0002);

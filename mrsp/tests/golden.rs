@@ -101,7 +101,7 @@ fn errors() {
 fn immediates() {
     assert_eq!(RequestImmediate::call(code(127), U24::MAX), 0xffff_ffff);
     assert_eq!(RequestImmediate::decode(0), RequestImmediate::HostError);
-    // A request without the start bit is decoded as a call.
+    // A request immediate without the start bit is decoded as a call, too.
     let call = CallRequest { function: Some(code(5)), user: user(1) };
     assert_eq!(RequestImmediate::decode(0x105), RequestImmediate::Call(call));
     // If a program asks the C library for function 128, the host sends the immediate 0x80, which has the start bit and

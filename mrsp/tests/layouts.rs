@@ -40,7 +40,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. The function [`land`] documents `together`.
+    /// Sets up a session. `together` is an argument of [`land`], which chooses the host's memory for outputs.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],

@@ -75,7 +75,8 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
 }
 
 /// Lets the device of each session with a call make progress, since perhaps no other thread drives the devices while
-/// this thread waits. If consecutive sessions with calls share a device, the device makes progress once for them.
+/// this thread waits. If a session with a call has the same device as the previous session with a call in `sessions`,
+/// the device does not make progress again.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     let mut last: Option<usize> = None;
     for at in 0..sessions.len() {

@@ -389,12 +389,12 @@ impl HostRegion {
     /// it is copied to a staging region.
     pub(crate) fn sge(&self, offset: u64, length: u32) -> Option<Sge> {
         let Registered { mr, .. } = &**self.registered.as_ref()?;
-        // The memory of the region is the memory of the registration, or a part of that memory.
+        // The region's memory may begin in the middle of the registered memory, so the distance is added to `offset`.
         Some(mr.sge(self.memory.addr() - mr.addr() + offset, length))
     }
 
-    /// Returns the description of the parameter that is announced to the accelerator. The RKey in the description is 0
-    /// if the parameter is copied to a staging region.
+    /// Returns the description with which the parameter is announced to the accelerator. The RKey in the description is
+    /// 0 if the parameter is copied to a staging region.
     pub(crate) fn announced(&self) -> mrsp::AnnouncedParam {
         let rkey = self.registered.as_ref().map_or(0, |registered| registered.mr.rkey());
         mrsp::AnnouncedParam { flags: self.flags, addr: self.memory.addr(), rkey, size: self.len() as u64 }

@@ -44,9 +44,9 @@ pub fn functions_with(device: &Device, peer: SocketAddr, config: &SessionConfig)
     }
 }
 
-/// Connects to the accelerator `peer`, and calls the function that returns the catalogue with an output of `bytes`
-/// bytes. If the catalogue does not fit into the output, the inner result is the error of the call and the number of
-/// bytes that the output needs.
+/// Connects to the accelerator `peer`, and calls the function that returns the catalogue. The output of this call has
+/// `bytes` bytes. If the catalogue does not fit into the output, the inner result is the error of the call and the
+/// number of bytes that the output needs.
 fn query(
     device: &Device,
     peer: SocketAddr,

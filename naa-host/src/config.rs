@@ -115,8 +115,8 @@ impl Default for SessionConfig {
     fn default() -> Self {
         let HostConfig { address_start, max_regions, dialect } = HostConfig::default();
         Self {
-            // An invalid value of `NAA_TIMEOUT` is ignored here, because the setup of a session fails if the value is
-            // needed and is not valid.
+            // An invalid value of `NAA_TIMEOUT` is ignored here. If `call_timeout` is `CallTimeout::Environment`, the
+            // setup of the session reads `NAA_TIMEOUT` again, and fails if the value is not valid.
             setup_timeout: timeout_from_env().ok().flatten().unwrap_or(SETUP_TIMEOUT),
             call_timeout: CallTimeout::default(),
             report_after: Some(REPORT_AFTER),

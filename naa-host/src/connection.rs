@@ -70,8 +70,7 @@ pub(crate) struct Room {
     pub(crate) elements: u32,
 }
 
-/// A work request without meaning, with which arrays of work requests are filled before the elements of the arrays are
-/// set.
+/// A placeholder that is never posted. New arrays of work requests are filled with it, before their elements are set.
 pub(crate) const EMPTY: SendWr<'static> = SendWr {
     wr_id: 0,
     op: SendOp::Send,
@@ -394,7 +393,8 @@ impl HostConnection {
     }
 
     /// Makes `self.clock` read the exact time at the next use of the clock, if the connection has a file descriptor for
-    /// event loops. Only the exact time shows reliably whether the timer of the file descriptor has expired.
+    /// event loops. The timer of this file descriptor may have woken the program, and only the exact time shows
+    /// reliably whether this timer has expired.
     pub(crate) fn refresh_clock_if_armed(&mut self) {
         if self.alarm.is_some() {
             self.clock.refresh();

@@ -46,11 +46,13 @@ struct Inner {
     why: String,
     is_surprising: bool,
     description: String,
-    // This field is the last, because the device must be closed before its entry in `OPENED` is removed.
+    // Rust drops fields in the order of their declaration. This field is the last one, because the device must be
+    // closed before its entry in `OPENED` is removed.
     _entry: Entry,
 }
 
-/// Removes a closed device from `OPENED` when dropped.
+/// The key of a device in the map [`OPENED`]. When an `Entry` is dropped, the entry of the closed device is removed
+/// from the map.
 struct Entry(Key);
 
 impl Drop for Entry {
@@ -118,8 +120,8 @@ impl Device {
             // is closed and its entry is removed from the map of open devices.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
-        // The device keeps registrations, so that a program that uses a buffer in a second session need not wait until
-        // the buffer is registered again.
+        // The device keeps registrations. If a program uses a buffer in a second session, the program then need not
+        // wait until the buffer is registered again.
         let config = DeviceConfig { keep_registrations: true, ..DeviceConfig::default() };
         let Opened { context, why, is_surprising } = chosen.open(&config)?;
         let description = describe(context.attr(), &why, reason);

@@ -146,7 +146,7 @@ pub enum Error {
     Peer {
         /// The address of the accelerator.
         peer: SocketAddr,
-        /// The refusal of the regions, or the broken rule of the protocol.
+        /// The refusal of the regions, or the rule of the protocol that the accelerator broke.
         source: PeerError,
     },
     /// The accelerator reports that the function failed or could not be executed.

@@ -78,9 +78,10 @@ impl Overdue {
         if self.report_time(liveness).is_none_or(|at| now < at) {
             return Due::Nothing;
         }
-        // `liveness.since()` is the time of the accelerator's last sign of life or of the last probe, whichever is
-        // later. If this time is not later than the beginning of the call and a probe may be sent, the session must
-        // send the probe before the report.
+        // The report says whether the accelerator still answers. `liveness.since()` is the time of the accelerator's
+        // last sign of life or of the last probe, whichever is later. If this time is not later than the beginning of
+        // the call, the session knows nothing new about the accelerator, so it must send a probe before the report, if
+        // a probe may be sent.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }

@@ -9,9 +9,9 @@ use crate::{
     regions::HostRegions,
 };
 
-/// The maximum number of work requests that are posted at once.
+/// The maximum number of work requests that one call of `HostConnection::post` posts.
 const CHUNK: usize = 8;
-/// The maximum number of bytes of inline data in all work requests that are posted together.
+/// The maximum number of bytes of inline data in all work requests that one call of `HostConnection::post` posts.
 const INLINE: usize = 512;
 
 /// Posts the WRITEs of `plan` in order. After an error, some of the WRITEs may have been posted.

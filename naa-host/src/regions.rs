@@ -85,8 +85,8 @@ impl HostRegions {
         self.params.iter_mut().try_for_each(|region| region.register(pd))
     }
 
-    /// Returns the descriptions of the parameters that are announced to the accelerator. If a parameter is copied, its
-    /// announced address lies in the staging region.
+    /// Returns the descriptions with which the parameters are announced to the accelerator. If a parameter is copied,
+    /// its announced address lies in the staging region.
     pub(crate) fn announced(&self) -> Vec<mrsp::AnnouncedParam> {
         let mut announced: Vec<_> = self.params.iter().map(HostRegion::announced).collect();
         if let Some(Staging { region, copies }) = &self.staging {

@@ -96,9 +96,10 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// With the embedded provider, an accelerator loses its access to the regions when its response arrives, so the
 /// accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too long, so over
 /// the verbs provider an accelerator can write to outputs until the session ends. An accelerator that keeps to the
-/// protocol does not write to outputs while no call runs, but no device prevents a WRITE of an accelerator that breaks
-/// the protocol. Because an accelerator can write to outputs between calls, a session over the verbs provider returns
-/// slices of outputs only from a method that is `unsafe`. The table shows which methods work with which provider:
+/// protocol does not write to outputs while no call runs, but over the verbs provider nothing prevents a WRITE of an
+/// accelerator that breaks the protocol. Because an accelerator can write to outputs between calls, a session over the
+/// verbs provider returns slices of outputs only from a method that is `unsafe`. The table shows which methods work
+/// with which provider:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
 /// |---|---|---|---|
@@ -206,7 +207,7 @@ impl Session {
         }
     }
 
-    /// Keeps `claim` until the session ends.
+    /// Keeps `claim` until the session ends. Until then, the accelerator of `claim` is given to no other session.
     pub(crate) fn holding(mut self, claim: Claim) -> Self {
         self._claim = Some(claim);
         self

@@ -74,7 +74,8 @@ impl Terms {
 #[derive(Debug)]
 pub struct SessionSetup {
     stage: SetupStage,
-    /// The number of new queue pairs that may still be tried after the accelerator rejects the current one.
+    /// The number of new queue pairs that the setup may still try. A new queue pair is tried if the accelerator rejects
+    /// the connection because it still remembers an earlier connection with the same QPN.
     spare: usize,
     room: Room,
     config: SessionConfig,
@@ -121,7 +122,8 @@ impl SessionSetup {
         Self::with_extra(device, peer, params, config, Extra::NONE)
     }
 
-    /// Makes the same objects as [`new`](Self::new), but with room for the additional work requests in `extra`.
+    /// Makes the same objects as [`new`](Self::new), but with a queue pair that has room for `extra.sends` additional
+    /// sends and `extra.receives` additional receives.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,
@@ -303,8 +305,8 @@ impl SessionSetup {
     /// passes.
     ///
     /// # Errors
-    /// Fails with [`Error::Unreachable`] or [`Error::SetupTimedOut`] if the deadline passes, and with the same errors
-    /// as [`step`](Self::step).
+    /// If the deadline passes, the error is [`Error::SetupTimedOut`] in the stage Agreeing, and [`Error::Unreachable`]
+    /// in any earlier stage. The method also fails with the errors of [`step`](Self::step).
     pub fn reach(&mut self, stage: SetupStage, deadline: Instant) -> Result<(), Error> {
         while self.step()? < stage {
             if Instant::now() >= deadline {

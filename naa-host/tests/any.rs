@@ -37,8 +37,8 @@ fn the_quickest_is_told_first() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let mut all = sessions::<4>(&model, &device, &config);
         assert!(matches!(wait_any(&mut all, None), Ok(Any::NoCall)));
-        // In the second round, the call of the first session ends first, and the device must still make progress for
-        // the calls of the other sessions.
+        // In the second pass of this loop, the call of the first session ends first. The device must still make
+        // progress afterwards, so that the calls of the other sessions end, too.
         for (times, order) in [([300, 100, 200], [1, 2, 0]), ([50, 100, 150], [0, 1, 2])] {
             // The array has three durations for four sessions, so `zip` leaves the last session without a call.
             for (session, ms) in all.iter_mut().zip(times) {

@@ -121,7 +121,8 @@ fn what_is_sent_lies_where_it_was_announced() {
     });
     let device = device("127.0.3.183");
     for layout in ALL {
-        // The first two parameters may lie in any order in the accelerator's region.
+        // A layout may place the two inputs in any order in the accelerator's region, so `starts` searches for their
+        // bytes.
         let params = [Param::data(&[1; 64]), Param::data(&[2; 10]), Param::output(200)];
         let mut session = Session::connect(&device, model.address, &params, &with(layout)).unwrap();
         assert_eq!(session.layout(), layout);
@@ -280,7 +281,7 @@ fn what_no_layout_holds_is_refused_here() {
             };
         let many = refused(&[Param::output(1); 256]).to_string();
         assert!(many.contains("256 parameters are more than the 255"), "{many}");
-        // The first parameter has nearly 4 GiB, but a region can have at most 2 GiB.
+        // The first parameter has nearly 4 GiB, but a region can have at most 2 GiB, so session setup must fail.
         let beyond = [Param::input(0xffff_fff0), Param::input(1)];
         match Session::connect(&device, model.address, &beyond, &with(layout)).unwrap_err() {
             Error::Setup(error) => assert_eq!(error, SetupError::TooLarge { region: 0, bytes: 0xffff_fff0 }),

@@ -1,4 +1,4 @@
-//! Tests of names with several addresses. A resolver in the test supplies the addresses.
+//! Tests of machine names that stand for several addresses. A resolver in the test supplies the addresses.
 
 mod model;
 
@@ -24,7 +24,7 @@ fn look_up(addresses: &[SocketAddr]) -> Result<(Device, SocketAddr), Error> {
 fn every_address_of_a_name_is_tried_in_the_resolvers_order() {
     let server = AcceleratorModel::start("127.0.3.210", |_, _| Action::Disconnect);
     let closed = SocketAddr::new(server.address.ip(), server.address.port() ^ 1);
-    // On most machines, no server listens at [::1]:12345.
+    // On most machines, no server listens at [::1]:12345, so the search must go on to the next address.
     let other: SocketAddr = "[::1]:12345".parse().unwrap();
     for addresses in [
         &[server.address][..],

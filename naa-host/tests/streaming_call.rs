@@ -52,7 +52,7 @@ fn what_is_sent_behind_the_answer_arrives_in_order_whenever_it_is_taken() {
         let config = SessionConfig { wait, ..SessionConfig::default() };
         let (mut stream, _writer) =
             StreamingCall::open(&device, model.address, &PARAMS, &config, F, ROOM).unwrap();
-        // All immediates arrive while this thread sleeps.
+        // All immediates arrive while this thread sleeps, before the thread takes the first one.
         std::thread::sleep(Duration::from_millis(50));
         for number in 1..=COUNT {
             assert_eq!(next(&mut stream, soon()), Some(number));

@@ -42,8 +42,8 @@ impl FromStr for Network {
             return Err(bad());
         }
         let address = written.to_canonical();
-        // All IPv4-mapped IPv6 addresses have the same first 96 bits, so the prefix length of the IPv4 network is
-        // smaller by 96.
+        // The first 96 bits of an IPv4-mapped IPv6 address are always the same, and the last 32 bits are the IPv4
+        // address. So the prefix length of the IPv4 network is the written prefix length minus 96.
         let prefix = if address == written { 0 } else { MAPPED_BITS };
         let bits = bits.checked_sub(prefix).ok_or_else(|| BadNetwork::WiderThanMapped(text.into()))?;
         Ok(Self { address, bits })

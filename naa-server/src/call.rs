@@ -68,14 +68,15 @@ impl<'a> Parts<'a> {
         self.0[self.index(is_input, index)?].1.as_deref()
     }
 
-    /// Takes the bytes of input `index`. Returns `None` if the call has no such input, or the region was taken before.
+    /// Takes the bytes of input `index`. Returns `None` if the call has no such input, or if the region of this input
+    /// was taken before.
     pub fn take_input(&mut self, index: usize) -> Option<&'a mut [u8]> {
         let at = self.index(is_input, index)?;
         self.0[at].1.take()
     }
 
-    /// Takes the bytes of output `index`. Returns `None` if the call has no such output, or the region was taken
-    /// before.
+    /// Takes the bytes of output `index`. Returns `None` if the call has no such output, or if the region of this
+    /// output was taken before.
     pub fn take_output(&mut self, index: usize) -> Option<&'a mut [u8]> {
         let at = self.index(is_output, index)?;
         self.0[at].1.take()
@@ -286,8 +287,9 @@ impl ScratchQuota<'_> {
     }
 }
 
-/// The least number of bytes for which [`ScratchQuota::reserve_for_library`] checks the room in the address space.
-/// Fewer bytes are not checked, because the allocator mostly has enough free memory that is already mapped.
+/// The least number of bytes for which [`ScratchQuota::reserve_for_library`] checks the room in the address space. If a
+/// library needs fewer bytes, there is no check, because the allocator mostly has enough free memory that is already
+/// mapped.
 const LEAST_PROBED: usize = 256 << 10;
 
 fn over_limit(needed: u64, why: &AllocationError) -> CallFailure {

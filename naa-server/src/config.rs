@@ -27,8 +27,8 @@ pub struct Config {
     /// The local address and the port on which the server listens. The address must be an address of this machine, and
     /// not the unspecified address (0.0.0.0 or ::). Port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The networks from which hosts may connect. RoCE has no authentication, so the server decides only by the host's
-    /// address if a host may connect.
+    /// The networks from which hosts may connect. RoCE has no authentication, so a host's address alone decides whether
+    /// the host may connect.
     pub allow: AllowList,
     /// The maximum number of regions and bytes that a session may request.
     pub limits: SessionLimits,
@@ -104,9 +104,9 @@ impl Config {
 
 /// Returns the division of open files among source networks. If a source network may have one half of the memory, for
 /// example, it may also have one half of the files that all sessions may have open. An eighth of the files that the
-/// process may open is left for sockets and other files of the server. A source network without open files can open one
-/// session of `max_regions` regions with files from the reserve, if the reserve is large enough. Each region may need a
-/// second file for its working copy.
+/// process may open is left for sockets and other files of the server. A source network that has no open files can take
+/// the files of one session with `max_regions` regions from the reserve, if the reserve is large enough. Each region
+/// may need a second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));

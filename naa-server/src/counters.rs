@@ -45,7 +45,7 @@ pub struct ServerCounters {
 /// The resources of a server that one source network uses, and the counters of this source network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNetworkCounters {
-    /// The source network, or `None` in a default value.
+    /// The source network. The value is `None` only in a `SourceNetworkCounters` that `default()` made.
     pub peer: Option<SourceNetwork>,
     /// The number of sessions that are open now.
     pub sessions: usize,
@@ -55,7 +55,7 @@ pub struct SourceNetworkCounters {
     pub memory: u64,
     /// The number of refused requests for regions, each of which ended a session.
     pub memory_refused: u64,
-    /// The numbers of calls that this source network has in the pool.
+    /// The calls of this source network in the pool: the numbers of waiting, running and abandoned calls.
     pub open: Calls,
     /// The number of calls, except calls of the catalogue.
     pub calls: u64,

@@ -10,7 +10,7 @@ use crate::call::{Call, CallFailure};
 /// The description of a function, which is an entry of the catalogue.
 pub use mrsp::catalogue::FunctionInfo;
 
-/// The place where a call runs.
+/// The thread that executes a call: the server loop or a pool thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// The server loop executes the call and does nothing else meanwhile. Inline execution is for calls that take some
@@ -25,7 +25,7 @@ pub trait Function: Send + Sync + 'static {
     /// Returns the description of the function, which hosts find in the catalogue.
     fn info(&self) -> &FunctionInfo;
 
-    /// Returns the place where a call with regions of `bytes` bytes in total runs.
+    /// Returns whether the server loop or a pool thread executes a call whose regions have `bytes` bytes in total.
     fn execution(&self, bytes: u64) -> Execution {
         let _ = bytes;
         if self.info().pooled { Execution::Pooled } else { Execution::Inline }

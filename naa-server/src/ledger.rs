@@ -92,8 +92,8 @@ pub enum AllocationError {
 }
 
 impl AllocationError {
-    /// Converts an error of a ledger that counts files. The text of `self` is about bytes, and the text of the result
-    /// is about open files.
+    /// Converts an error of a ledger that counts files to an error whose text is about open files. The conversion is
+    /// necessary because a ledger returns errors whose text is about bytes.
     pub(crate) fn of_files(self) -> Self {
         match self {
             Self::Session { left, limit, .. } | Self::Peer { left, limit, .. } => Self::Files { left, limit },
@@ -118,7 +118,8 @@ pub struct Shares {
     pub first: u64,
 }
 
-/// The number of new source networks for which the reserve of memory is enough.
+/// The number of new source networks for which the reserve is enough, if each of them takes [`Shares::first`] bytes or
+/// files.
 const FIRST_PEERS: u64 = 16;
 
 impl Shares {

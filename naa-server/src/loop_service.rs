@@ -135,12 +135,13 @@ pub trait LoopService: Send + fmt::Debug {
     /// reason.
     fn poll_closing(&mut self) -> Option<(StreamId, String)>;
 
-    /// Returns the time at which the loop service has work even if nothing arrives.
+    /// Returns the time at which the loop service has work even if nothing arrives before, or `None` if there is no
+    /// such time.
     fn deadline(&self) -> Option<Instant>;
 
     /// Returns a file descriptor that is readable when the loop service has work.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Notifies the loop service that the server loop has waited and continues.
+    /// Notifies the loop service that the server loop has ended a wait in which it could sleep, for any reason.
     fn woken(&mut self);
 }

@@ -16,9 +16,9 @@
 //! [`Allocation::work_on`], which is not registered with any device. The bytes of a region are copied to its working
 //! copy before a call, and the results are copied back to the region after the call.
 //!
-//! If the server has kernels, the memory of sessions is in files, which the processes that run the kernels map. As long
-//! as the [`ChildAccess`] of a process exists, the process may write to the allocations whose files it got, so no
-//! slices of these allocations are made.
+//! If the server has kernels, the memory of each session is in files. The process that runs the kernels of a session
+//! maps these files. As long as the [`ChildAccess`] of a process exists, the process may write to the allocations whose
+//! files it got, so no slices of these allocations are made.
 #![allow(unsafe_code)]
 
 use std::{
@@ -72,8 +72,8 @@ impl MemoryBudget {
         self.ledger.shares.total
     }
 
-    /// Returns the quota of a session that may have at most `limit` bytes of this budget. The session gets a new
-    /// account and does not share the account of its source network with other sessions.
+    /// Returns the quota of a session that may have at most `limit` bytes of this budget. The account of the session's
+    /// source network is a new one, so that no other session is charged to the same account.
     pub fn quota(&self, limit: u64) -> Quota {
         self.quota_of(&Account::default(), limit)
     }
@@ -97,8 +97,8 @@ impl MemoryBudget {
         self.map(len, None, Sends::default())
     }
 
-    /// Maps `len` zeroed bytes. `of` contains the session's accounts of bytes and of files. If `of` is `None`, the
-    /// bytes, and the file if the allocation has one, are charged only to the server.
+    /// Maps `len` zeroed bytes. The bytes are charged to the first element of `of`, and the file, if the allocation has
+    /// one, to the second element. If `of` is `None`, the bytes and the file are charged only to the server.
     fn map(
         &self,
         len: u64,

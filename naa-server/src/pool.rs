@@ -89,12 +89,14 @@ pub struct RefusedCall {
     pub call: ServerCall,
 }
 
-/// The end of a call, which is reported once.
+/// The end of a call, as [`Pool::next_done`] or [`Pool::expire`] returns it. The end of a call is returned at most
+/// once.
 #[derive(Debug)]
 pub struct EndedCall {
     /// The number that [`Pool::submit`] returned for the call.
     pub id: CallId,
-    /// The part of each parameter that is a result, or the reason for which the call has no result.
+    /// The result of the call, as [`ServerCall::run`] returns it: the part of each output that is sent to the host, or
+    /// the reason for which the call has no result.
     pub result: Result<Vec<Option<Part>>, CallFailure>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.
@@ -190,8 +192,8 @@ struct RunningCall {
 
 /// The time for which an extra thread waits for another call before it ends.
 const EXTRA_THREAD_TIME: Duration = Duration::from_secs(1);
-/// The longest time that the end of a killed process may take. This time is long, because all memory of a killed
-/// process is freed before the process has ended.
+/// The longest time that the end of a killed process may take. This time is long, because a killed process ends only
+/// after all its memory was freed, and freeing much memory takes long.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
@@ -201,7 +203,8 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts the pool threads. A pool thread calls `wake` after each call that [`Pool::next_done`] can return.
+    /// Starts the pool threads. When a call has run and [`Pool::next_done`] can return its end, the thread that ran the
+    /// call calls `wake`.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -435,7 +438,8 @@ impl Shared {
             if self.finish(done, peer, kind, begun.elapsed()) {
                 (self.wake)();
             } else {
-                // This thread was demoted and cannot raise its priority again, so it ends.
+                // The call was abandoned, and this thread was demoted. The thread cannot raise its priority again, so
+                // it ends.
                 return;
             }
         }
@@ -485,8 +489,8 @@ impl Shared {
         }
     }
 
-    /// Records the end of a call that ran for `time`. Returns false if the call was in quarantine, because nobody waits
-    /// for the end of a call in quarantine.
+    /// Records the end of a call that ran for `time`. Returns true if [`Pool::next_done`] can return this end, and
+    /// false if the call was in quarantine, because nobody waits for the end of a call in quarantine.
     fn finish(&self, done: EndedCall, peer: SourceNetwork, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
@@ -510,8 +514,8 @@ impl Shared {
 fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(EndedCall, SourceNetwork)>) {
     priority::nicer_by(priority::POOL_THREAD);
     while let Ok((done, peer)) = returned.recv() {
-        // Dropping `done` deregisters the regions of the call, so `done` is dropped outside the lock. The abandoned
-        // call is counted until its regions are dropped.
+        // Dropping `done` deregisters the regions of the call, which may take long, so `done` is dropped before the
+        // lock is taken. The abandoned call is counted until its regions are dropped.
         drop(done);
         let Some(shared) = pool.upgrade() else { return };
         let mut state = shared.lock();
@@ -567,7 +571,7 @@ impl State {
             return self.waiting.remove(&id).map(|call| call.regions);
         };
         // The end of call `id` is not recorded yet, so `thread` still runs call `id`. The caller of `give_up` has the
-        // lock of the pool, and `thread` needs this lock before it can take another call.
+        // lock of the pool, so `thread` cannot take another call before it is demoted.
         thread.demote();
         let counts = self.counts(kind);
         (counts.threads, counts.running) = (counts.threads - 1, counts.running - 1);

@@ -45,14 +45,15 @@ struct Views {
     order: Vec<usize>,
 }
 
-/// The regions that a session lends to a call, the quota for scratch memory, and the place for the number of status
-/// bytes.
+/// The regions that a session lends to a call, the quota for scratch memory, and the variable in which the call stores
+/// its number of status bytes.
 pub(crate) struct Lent<'a> {
     /// The parameters and internal regions as slices.
     pub(crate) regions: Vec<RegionRef<'a>>,
     /// The quota for scratch memory.
     pub(crate) quota: Option<&'a Quota>,
-    /// The place for the number of status bytes, which [`SessionRegions::take_status_bytes`] returns after the call.
+    /// The variable in which the call stores its number of status bytes. After the call,
+    /// [`SessionRegions::take_status_bytes`] returns this number.
     pub(crate) status_bytes: &'a mut u32,
 }
 
@@ -135,7 +136,7 @@ impl SessionRegions {
         Self { quota: Some(quota), ..self }
     }
 
-    /// Keeps `process_files` charged until these regions are dropped.
+    /// Keeps `process_files`, the charge for the files of the session's process, until these regions are dropped.
     pub(crate) fn with_process(self, process_files: Option<Reservation>) -> Self {
         Self { _process_files: process_files, ..self }
     }
@@ -156,8 +157,9 @@ impl SessionRegions {
     }
 
     /// Returns the number of status bytes that the host gets if the call failed, and sets this number to 0 for the next
-    /// call. The status bytes are the first bytes of the first output. The server calls this method before each
-    /// response, even if the call succeeded, unless the call timed out and its function still has the regions.
+    /// call. The status bytes are the first bytes of the first output. The server calls this method before the response
+    /// to each call, even to a call that succeeded. There is one exception: the server responds without calling this
+    /// method if the call timed out and its function still runs, because the function then has the regions.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }
@@ -167,8 +169,9 @@ impl SessionRegions {
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
-            // If the host sent no layout block, each parameter has a region of its own, and changes that a function
-            // makes to inputs are not copied to the regions.
+            // If the host sent a layout block, a region may have both inputs and outputs, so all regions are copied. If
+            // the host sent no layout block, each parameter has a region of its own, and only the regions of outputs
+            // are copied.
             if shared || region.flags.contains(RegionFlags::OUTPUT) {
                 region.allocation.settle();
             }
@@ -201,7 +204,8 @@ fn slices<'a>(regions: &'a mut [SessionRegion], views: Option<&Views>) -> Option
     for (number, region) in regions.iter_mut().enumerate() {
         let (mut rest, mut passed) = (region.allocation.bytes_mut()?, 0);
         while let Some((at, view)) = order.next_if(|(_, view)| view.region == number) {
-            // The layout entries were checked: each parameter lies inside its region, and no two parameters overlap.
+            // Both splits succeed, because the layout entries were checked: each parameter lies inside its region, and
+            // no two parameters overlap.
             let (_, from_here) = rest.split_at_mut_checked(view.offset.checked_sub(passed)?)?;
             let (bytes, behind) = from_here.split_at_mut_checked(view.len)?;
             slices[at] = Some(RegionRef { direction: direction(view.flags), bytes });

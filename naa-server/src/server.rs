@@ -71,7 +71,8 @@ struct Orders {
 }
 
 impl Server {
-    /// Starts a server that listens and serves the functions of `registry` until its handle ends it.
+    /// Starts a server that listens and serves the functions of `registry`. The server runs until the program calls
+    /// [`Server::shutdown`] or drops the returned handle.
     ///
     /// # Errors
     /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable
@@ -80,8 +81,8 @@ impl Server {
         Self::start_with(config, registry, None)
     }
 
-    /// Starts a server as [`start`](Self::start) does, with a loop service. The registry must have the function of the
-    /// loop service.
+    /// Starts a server as [`start`](Self::start) does, with a loop service. The registry must have the function by
+    /// which hosts subscribe to the loop service.
     ///
     /// # Errors
     /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable
@@ -170,7 +171,8 @@ impl Server {
         self.orders.stop.store(true, Ordering::Release);
         self.context.driver().interrupt(self.on);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was already reported by the panic hook.
+            // An error means that the thread panicked. The error is ignored, because the panic hook has already
+            // reported the panic.
             let _ = thread.join();
         }
     }

@@ -346,9 +346,9 @@ impl ServerSession {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<SessionRegion, SessionEnd> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // On a device that does not revoke access, peers keep the access with which a region was registered. If
-            // parameters share no regions, the region of an output is registered without access for peers, because the
-            // host does not have to write the region of an output.
+            // On a device that does not revoke access, peers keep the access with which a region was registered, so the
+            // region gets only the access that the host needs. The host does not have to write an output. If parameters
+            // share no regions, the region of an output is therefore registered without access for peers.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {
@@ -484,8 +484,8 @@ impl ServerSession {
         self.liveness.expect(Some(now + ACKNOWLEDGEMENT_TIME + Duration::from_secs(bytes >> 20)));
     }
 
-    /// Marks the session to be closed after its call and its sends. Returns true if the caller can close the session
-    /// now, because the session has neither a call nor unfinished sends.
+    /// Marks the session to be closed when its call has ended and its sends are finished. Returns true if the caller
+    /// can close the session now, because the session has neither a call nor unfinished sends.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
         !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)

@@ -14,8 +14,8 @@ const MIB: usize = 1 << 20;
 const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
 const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
 
-/// Maps memory until the limit on the address space leaves room for `spare` bytes and less than 128 KiB more. Returns
-/// the mapped memory.
+/// Maps so much memory that at least `spare` and less than `spare` + 128 KiB bytes of the address space stay free.
+/// Returns the mapped memory.
 fn leave(spare: usize) -> Vec<verbs::Memory> {
     let place = region::alloc(spare).unwrap();
     let (mut all, mut size) = (Vec::new(), 1 << 30);
@@ -42,7 +42,8 @@ fn all() -> Vec<TestCall> {
     all
 }
 
-/// Makes each call of `all` while little address space is free. This function runs in the child process.
+/// Makes each call that [`all`] returns, once for each of several small amounts of free address space. The child
+/// process that [`in_child`] starts runs this function.
 fn calls_without_memory_to_spare() {
     for mut call in all() {
         let before = call.quota.used();
@@ -52,7 +53,8 @@ fn calls_without_memory_to_spare() {
             drop(ballast);
             let code = result.err().map(|why| why.code());
             println!("{} with {spare} bytes to spare: {code:?}", call.what);
-            // Some frames decompress to more bytes than the output of their call has.
+            // A call also fails if its compressed input decompresses to more bytes than its output has, even if there
+            // is enough memory.
             let known = [ReturnCode::OVER_LIMIT, ReturnCode::OUTPUT_TOO_SMALL];
             assert!(code.is_none_or(|code| known.contains(&code)), "{} with {spare}: {code:?}", call.what);
             assert_eq!(call.quota.used(), before);
@@ -83,8 +85,8 @@ fn calls_are_refused_and_the_process_lives_where_the_address_space_is_full() {
         return calls_without_memory_to_spare();
     }
     let text = in_child(NAME);
-    // The child process must print that the Fourier transform of 1,000,003 numbers was refused for at least one value
-    // of `spare`, and succeeded for at least one other value of `spare`.
+    // The child process makes the Fourier transform of 1,000,003 numbers with several amounts of free memory. It must
+    // print that the transform was refused with at least one amount, and succeeded with at least one other amount.
     for end in ["Some(OVER_LIMIT)", "None"] {
         assert!(
             text.lines().any(|line| line.starts_with("fft 1000003 ") && line.ends_with(end)),
@@ -99,7 +101,8 @@ fn a_compressor_that_gets_no_memory_is_over_the_limit() {
         in_child("a_compressor_that_gets_no_memory_is_over_the_limit");
         return;
     }
-    // The compressor makes one allocation of more than 64 MiB, and the allocator reserves only 64 MiB for a thread.
+    // The allocator has reserved 64 MiB of address space for this thread, which small allocations could still use. The
+    // compressor makes one allocation of more than 64 MiB, which needs new address space and must fail.
     let mut call = calls::compress_zstd("zstd-compress", 19, &calls::random_bytes(5 * MIB), 6 * MIB);
     let ballast = leave(MIB);
     let result = call.make();

@@ -107,7 +107,8 @@ fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let block =
         [&100_u32.to_le_bytes()[..], &[0x1f, 0, 1, 0], &[255; 90], &[0, 0x50, 0, 0, 0, 0, 0]].concat();
     let block = [&(block.len() as u32 - 4).to_le_bytes(), &block[4..]].concat();
-    // A frame with linked blocks of 4 MiB follows a frame with blocks of 64 KiB.
+    // The decoder needs more memory for the second frame, which has linked blocks of 4 MiB, than for the first frame,
+    // which has independent blocks of 64 KiB.
     let linked = calls::lz4_block_frame(0x40, 0x70, &block);
     let both = [calls::lz4_block_frame(0x60, 0x40, &block), linked].concat();
     all.push((Arguments::Lz4Decompress { bytes: both.len() as u64 }, vec![both], 100_000));

@@ -19,7 +19,8 @@ fn random() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(SEED)
 }
 
-/// Returns numbers with random bits, so that all kinds of floats occur.
+/// Returns words with random bits. The tests also read these words as floats, some of which are NaN or subnormal
+/// numbers.
 fn words(random: &mut ChaCha8Rng, len: usize) -> Vec<u64> {
     (0..len).map(|_| random.next_u64()).collect()
 }

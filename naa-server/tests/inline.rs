@@ -15,7 +15,8 @@ use naa_server::{
 /// The CPU time that an inline call may take in this test. An inline call should take at most 100 microseconds, as
 /// docs/reference/functions.md says, but slower machines need more time.
 const BOUND: Duration = Duration::from_micros(500);
-/// The total bytes of the regions with which a function is tested if it has no largest size for an inline call.
+/// The maximum total size of a call's regions in this test, in bytes. A function whose inline calls may be larger is
+/// tested with this size.
 const LARGE: u64 = 4 << 20;
 
 #[test]

@@ -53,8 +53,8 @@ fn sha256_gives_the_digests_of_fips_180() {
 
 #[test]
 fn crc32c_gives_the_sums_of_rfc_3720() {
-    // Section B.4 of RFC 3720 lists the first three of these checksums as bytes on the wire, with the least significant
-    // byte first.
+    // The first three of these checksums are in section B.4 of RFC 3720. The RFC lists the bytes of each checksum as
+    // they are on the wire, with the least significant byte first.
     assert_eq!(crc32c::compute(&[0; 32]), 0x8a91_36aa);
     assert_eq!(crc32c::compute(&[0xff; 32]), 0x62a8_ab43);
     assert_eq!(crc32c::compute(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
@@ -138,7 +138,8 @@ fn fft_agrees_with_the_definition_and_undoes_itself() {
 struct Codec {
     compress: fn(&[u8], &mut [u8]) -> Result<usize, CallFailure>,
     decompress: fn(&[u8], &mut [u8]) -> Result<usize, CallFailure>,
-    /// Returns frames of `TOOL_TEXT` that the command-line tool of the format made with different options.
+    /// Returns compressed frames of `TOOL_TEXT`. The command-line tool `lz4` or `zstd` made the frames with different
+    /// options.
     tool: fn() -> Vec<Vec<u8>>,
 }
 
@@ -365,8 +366,9 @@ const LZ4_FRAMES: [&str; 3] = [
     "04224d187c402100000000000000a914000000bd616363656c6572617465200b005072617465208a250f4300000000b52524da",
 ];
 
-/// Frames that `zstd` 1.5.4 made. The first frame has a content size and a checksum. The second frame, which was made
-/// from a pipe, has a checksum and no content size. The third frame has a content size and no checksum.
+/// Frames that `zstd` 1.5.4 made. The first frame has a content size and a checksum. The second frame has a checksum
+/// and no content size, because `zstd` read the text from a pipe and did not know the size of the text. The third frame
+/// has a content size and no checksum.
 const ZSTD_FRAMES: [&str; 3] = [
     "28b52ffd24218d000058616363656c6572617465200100568a1701c78f6b",
     "28b52ffd04588d000058616363656c6572617465200100568a1701c78f6b",

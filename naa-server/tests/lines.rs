@@ -40,8 +40,8 @@ fn peers_that_are_too_many_to_be_told_apart_share_what_one_may_cause() {
         peers.filter(|&number| lines.take(peer(number), now).is_some()).count()
     };
     assert_eq!(count(&mut lines, 0..100_000, now), 1024 + 8);
-    // A minute later, each tracked source network may cause its full number of lines again, and is forgotten, so that
-    // new source networks can be tracked.
+    // A minute later, no line counts against the limit of a tracked source network any more. The log limit then forgets
+    // these source networks, and can track as many new source networks.
     let later = now + Duration::from_secs(60);
     assert_eq!(count(&mut lines, 100_000..101_024, later), 1024);
 }

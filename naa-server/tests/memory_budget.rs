@@ -133,7 +133,7 @@ fn memory_that_peers_may_still_write_is_seen_as_a_copy_only() {
     written.bytes_mut().unwrap().fill(1);
     written.register(&pd, Access::REMOTE_WRITE).unwrap();
     assert!(written.is_in_reach() && written.bytes().is_none() && written.bytes_mut().is_none());
-    // The working copy is as long as `written`, and is charged to the session.
+    // The working copy has the same length as the allocation `written`, and is also charged to the session.
     let used = quota.used();
     written.work_on(quota.allocate(100).unwrap());
     assert_eq!(quota.used(), 2 * used);

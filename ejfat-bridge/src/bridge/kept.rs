@@ -136,8 +136,9 @@ mod tests {
         socket
     }
 
-    /// Subscribes a worker that supports events that are delivered again, so the bridge keeps the worker's unreleased
-    /// events when the worker ends. The worker gets one event, and ends without releasing the event.
+    /// Subscribes a worker that uses version 2 of the ring protocol, in which events may be delivered again. The worker
+    /// gets one event, and ends without releasing the event. The bridge then keeps the worker's ring, because the event
+    /// may be delivered again.
     fn ended(bridge: &mut Bridge) {
         let worker = worker(bridge, true);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

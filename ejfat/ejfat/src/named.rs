@@ -2,7 +2,7 @@
 
 /// Defines an enum, its constant `ALL` and its method `name`. The constant `ALL` has all variants in the order of their
 /// definition, which is also the order of their discriminants. The method `name` returns the text that is written after
-/// the variant and `=`. The documentation of `ALL` and of `name` is written after the enum.
+/// the variant and `=`. The caller of the macro writes the documentation of `ALL` and of `name` after the enum.
 macro_rules! named {
     (
         $(#[$of_enum:meta])*

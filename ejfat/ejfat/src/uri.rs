@@ -81,7 +81,7 @@ pub enum UriError {
     /// The text at the position of the host is not a host name or an IP address.
     #[error("{0:?} is neither a host's name nor an address; write IPv6 addresses in brackets")]
     HostName(String),
-    /// The path is not `/lb/` with the id of a reservation. The value is the path of the URI.
+    /// The path is not `/lb/` with the id of a reservation. The variant contains the path of the URI.
     #[error("the path {0:?} is not /lb/<id>")]
     Path(String),
     /// A percent sign is not followed by two hexadecimal digits, or the decoded bytes are not UTF-8.
@@ -97,7 +97,7 @@ pub enum UriError {
         /// A description of the valid values, for the text of the error.
         expected: &'static str,
     },
-    /// The URI has two different data addresses of the same IP version. The value is the second address.
+    /// The URI has two different data addresses of the same IP version. The variant contains the second address.
     #[error("there are two different data addresses of one IP version, {0:?} is the second")]
     TwoData(String),
 }

@@ -187,7 +187,8 @@ fn small_events_do_not_starve_a_large_one() {
     let (behind, _) = bench.event(1, ANYBODY);
     for its in &small[..3] {
         assert_eq!(bench.give_back(worker, its), []);
-        // A new event gets no slots in the ring, because an event that needs all four slots of the ring waits for them.
+        // The event `large` needs all four slots of the ring and waits for them, so a new event gets spill memory
+        // instead of slots in the ring.
         assert_eq!(bench.open(1, ANYBODY).1, Ok(EventLocation::Spill));
     }
     let actions = bench.give_back(worker, &small[3]);

@@ -193,8 +193,8 @@ fn an_event_is_not_delivered_again_for_ever() {
 fn rings_that_are_kept_are_few_and_the_largest_goes() {
     let redelivery_bytes = u64::from(10 * SLOT);
     let mut bench = Bench::new(Config { redelivery_bytes, ..config(BackPressure::Hold, 8) });
-    // Each worker takes a different data id, so that the events of an ended worker are not delivered again to the next
-    // worker.
+    // Each worker takes only events with a data id of its own, so that the events of an ended worker are not delivered
+    // again to the next worker.
     let mut dead = |slots: u32| {
         let data_id = slots as u16;
         let dies = bench.worker_of(true, slots, data_ids(data_id, data_id), DeliveryMode::Store);

@@ -1,4 +1,4 @@
-//! Tests that a sender which takes less than its share never loses an event because other senders take more.
+//! Tests that an honest sender loses no event when attackers open many events, use much memory or claim long events.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -55,7 +55,8 @@ fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
     let mut reassembler = knowing_honest(config);
     let mut n = 0u64;
     // Each attacker has at most three open events, and the honest sender has four, so the honest sender has the most
-    // open events.
+    // open events. The honest sender loses none of these events, because the attackers never completed an event and
+    // together have more than half of all open events.
     let complete = four_at_once(&mut reassembler, |reassembler| {
         for _ in 0..12 {
             let _ = reassembler.handle(NOW, attacker((n / 3 % 40) as u8), &segment(n, 0, 1000, &[6; 8]));
@@ -67,7 +68,7 @@ fn many_senders_with_fewer_open_events_each_do_not_displace_a_proven_one() {
 
 #[test]
 fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
-    // The attacker can have 64 open events. 32 pages for each of these events take all memory.
+    // The attacker can have 64 open events. The memory has exactly 32 pages for each of these events.
     let memory = 64 * 32 * 4096;
     let config = Config { slots: 256, max_open: 128, max_open_per_source: 64, memory, ..Config::default() };
     let mut reassembler = knowing_honest(config);
@@ -76,8 +77,9 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
         }
     }
-    // The honest sender's event has 64 pages. The attacker's 64 events have 32 pages each, so these events together
-    // have 2048 pages. The 64 pages of the honest sender are 1/32 of the attacker's 2048 pages.
+    // The honest sender's event needs 64 pages. The attacker's 64 events have 32 pages each, so these events together
+    // have 2048 pages. The attacker always has more pages than the honest sender, so only events of the attacker are
+    // evicted.
     let mut complete = false;
     for page in 0..64u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 64 * 4096, &[1; 4096]));
@@ -102,7 +104,8 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
         }
     };
     (0..20).for_each(|round| flood(&mut reassembler, round));
-    // The honest sender's event takes half of all memory.
+    // The honest sender's event takes half of all memory. Whenever the memory is full before this event is complete,
+    // the attackers have more than half of the memory, so only attackers lose events.
     let mut complete = false;
     for page in 0..512u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 512 * 4096, &[1; 4096]));
@@ -160,8 +163,8 @@ fn made_up_streams_do_not_displace_proven_ones_of_the_same_address() {
     });
     assert_eq!(complete, 4);
     assert!(reassembler.senders().count() <= 65, "the number of streams is bounded");
-    // The reassembler applies a separate limit to each of at most 64 streams. All other streams together count as one
-    // sender, and `Config::max_open_per_source` is 8, so these streams together have at most 8 open events.
+    // `Config::max_sources` is 64, so only 64 streams can have limits of their own. All other streams together count as
+    // one sender, and `Config::max_open_per_source` is 8, so these streams together have at most 8 open events.
     let unknown = reassembler.senders().next().unwrap();
     assert_eq!((unknown.address, unknown.data_id, unknown.open), (None, None, 8));
 }
@@ -203,19 +206,19 @@ fn claims_evict_nothing(page: u32, events: u32, length: u32, payload: &[u8], att
 
 #[test]
 fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
-    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. The
-    // reassembler evicts at most sixteen open events for a new event. Sixteen events of the honest sender are together
-    // shorter than one event of the attacker, so their eviction would not make enough room.
+    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`, so there is no
+    // room for an attacker's event of 64 KiB without evictions. The reassembler evicts at most sixteen open events for
+    // a new event. Sixteen events of the honest sender are together shorter than one event of the attacker, so their
+    // eviction would not make enough room.
     claims_evict_nothing(1, 260, 4032, &[1; 8], 1);
 }
 
 #[test]
 fn nothing_is_evicted_from_full_memory_for_a_claim_that_cannot_be_met() {
     // The 512 events of the honest sender take a page each, so these events use all memory. The sum of the lengths of
-    // these 512 events is equal to `Config::max_claimed`. An event of an attacker has 64 KiB. Sixteen events of the
-    // honest sender have only 32 KiB together. The reassembler evicts at most sixteen events for a new event. The
-    // eviction of sixteen events would not make enough room for an attacker's event, so the reassembler refuses this
-    // event.
+    // these 512 events is equal to `Config::max_claimed`. An event of an attacker has 64 KiB. The reassembler evicts at
+    // most sixteen events for a new event, and sixteen events of the honest sender have only 32 KiB together. Their
+    // eviction would not make enough room for an attacker's event, so the reassembler refuses this event.
     claims_evict_nothing(128, 512, 2048, &[1; 128], 100);
 }
 

@@ -124,7 +124,8 @@ fn touched_pages_are_bounded() {
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (WorkerModel, u64) {
     let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
-    // The honest sender completes an event first, so that it does not count as a sender that never completed an event.
+    // If senders that never completed an event have most of the memory, only these senders lose events. The honest
+    // sender completes an event first, so that it is not one of them.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {
@@ -189,8 +190,8 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_eq!(whole(&mut reassembler, 2).unwrap_err(), SegmentDropCause::Duplicate);
 }
 
-/// A segment of a released event is refused as a duplicate, even if the caller has passed to `poll_given_up` a time
-/// before the event's arrival.
+/// A late segment of a released event is refused as a duplicate, even if the caller gave `poll_given_up` a time that is
+/// earlier than the event's arrival.
 #[test]
 fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     let mut reassembler = Reassembler::new(small()).unwrap();
@@ -270,8 +271,9 @@ fn a_sender_started_again_is_no_duplicate() {
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
     assert_eq!(handle(1, &with_tick(1, &whole)), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
-    // A segment without a tick is refused as a duplicate of a released event only until `Config::timeout`, which is
-    // 500 ms here, has passed since the release. The event with tick 2 was released at 2 ms.
+    // A segment without a tick is refused as a duplicate of a released event until `Config::timeout` has passed since
+    // the release, and not later. The time-out is 500 ms here. The event with tick 2 was released at 2 ms, so segments
+    // are refused until 502 ms.
     assert_eq!(handle(400, &whole), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }
@@ -338,7 +340,8 @@ fn one_for_each_page(
 fn a_segment_that_cannot_be_recorded_evicts_nothing() {
     let mut reassembler = Reassembler::new(Config { memory: 53 * 4096, ..small() }).unwrap();
     one_for_each_page(&mut reassembler, HONEST, 1, 29, 4096);
-    // The 24 separate ranges of the hostile sender's event are as many as can be recorded.
+    // The hostile sender's event then has 24 separate ranges of bytes, and no more separate ranges can be recorded for
+    // this event.
     one_for_each_page(&mut reassembler, HOSTILE, 2, 24, 1);
     let scattered = reassembler.handle(NOW, HOSTILE, &segment(2, 24 * 4096, 30 * 4096, &[1]));
     assert_eq!(scattered.unwrap_err(), SegmentDropCause::Scattered);

@@ -70,7 +70,7 @@ fn what_is_dropped_is_not_routed() {
 #[test]
 fn the_operator_can_force_tables() {
     let mut plane = DataPlane::new(&tables(&[0]), 1);
-    // This tick comes from a sender whose clock is wrong.
+    // The tick `u64::MAX` comes from a sender whose clock is wrong.
     route(&mut plane, u64::MAX);
     plane.stage(of(tables(&[1])), 100).unwrap_err();
     assert_eq!(plane.force(of(tables(&[1])), 100), Ok(0));
@@ -122,8 +122,8 @@ fn a_wrong_tick_is_forgotten() {
     plane.age();
     plane.age();
     // The last two calls of `age` have forgotten tick 11, so no tick is remembered as routed any more, and no event is
-    // in flight. The new tables replace the tables that apply to the next tick, which is 12. The first tick of these
-    // tables is also 12.
+    // in flight. The next tick is 12, which is one above the forgotten tick 11. The tables that were staged before the
+    // last two calls of `age` begin at tick 12, so the new tables replace these tables and also begin at tick 12.
     assert_eq!((plane.newest_tick(lb(LB)), plane.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut plane, tick)), [0, 2]);
 }
@@ -138,7 +138,8 @@ fn no_update_splits_an_event() {
         for _ in 0..600 {
             clock += random.below(50);
             if random.chance(300_000) {
-                // All segments of an event have the same tick, and some segments arrive much later than others.
+                // An event has one to five segments with the same tick. The segments are routed in a random order, so
+                // some segments of an event are routed much later than others.
                 let tick = clock.saturating_sub(random.below(100));
                 on_their_way.extend(vec![tick; random.range(1..=5) as usize]);
             }
@@ -381,9 +382,10 @@ fn a_new_source_is_let_in_at_once_and_a_removed_one_is_kept_out_from_its_boundar
     plane.reset(without.clone());
     assert_eq!(plane.route(to, from, &datagram(10)), Err(DropCause::BlockedSrc));
     plane.stage(lb_tables(0, 1), 100).unwrap();
-    // The tables that are staged for tick 100 allow the source address, so the data plane also routes packets with
-    // lower ticks from this address. The current tables do not allow the source address, but they choose the member for
-    // tick 20.
+    // A source address is allowed if the tables for the packet's tick, or any tables for later ticks, allow it. The
+    // tables that are staged for tick 100 allow the source address, so the data plane also routes packets with lower
+    // ticks from this address. For tick 20, the current tables choose the member, although they do not allow the source
+    // address.
     assert_eq!(plane.route(to, from, &datagram(20)).map(|route| route.member), Ok(0));
     let forwarded = plane.forward(&mut packet(datagram(30)).bytes());
     assert_eq!(forwarded.map(|forwarded| forwarded.route.member), Ok(0));
@@ -422,7 +424,7 @@ fn ticks_beyond_the_horizon_are_told_until_it_reaches_them() {
 
     // The data plane stores only the lowest and the highest of the routed ticks above the horizon, which are 1001 and
     // 5000. The new horizon 3000 is above tick 1001, so tick 1001 is remembered as routed. Tick 2000 was routed, too,
-    // but the data plane did not store tick 2000.
+    // but the data plane did not store it, so the newest remembered tick is 1001.
     plane.set_horizon(lb(0), 3000);
     assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(1001), beyond(3, 5000, 5000)));
     assert_eq!(route_of(&mut plane, 0, 4000), 0);
@@ -441,7 +443,9 @@ fn ticks_that_an_engine_routed_are_not_forgotten_beside_a_far_tick_of_another_en
     let mut plane = DataPlane::new(&Tables::new(&own(0, 0)), 1);
     plane.set_horizon(lb(0), 1000);
     plane.absorb(&counted(beyond(2, 2000, far)));
-    // The second engine still had the horizon 500 when it routed the ticks 600 and 900.
+    // The second engine counts the ticks 600 and 900 as above the horizon, because its horizon was still 500 when it
+    // routed them. The horizon of `plane` is already 1000, so `plane` remembers the higher of these two ticks as
+    // routed.
     plane.absorb(&counted(beyond(2, 600, 900)));
     assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(900), Some(beyond(4, 2000, far))));
     let late = plane.stage(lb_tables(0, 1), 900);

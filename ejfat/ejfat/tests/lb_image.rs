@@ -165,7 +165,8 @@ fn image(rules: &Rules) -> Result<Image, ImageError> {
 
 #[test]
 fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
-    // The highest tick of the last load balancer has the same search key as the unused entries of `ImageTable::Begins`.
+    // The unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. A search for this
+    // tick must nevertheless find the range that contains the tick.
     let of = lb(LbId::P4_COUNT as u8 - 1);
     let (to, from) = (address(V4, 50), address(V4, 1));
     let mut all = rules(one_epoch(of, 1, &[7]));

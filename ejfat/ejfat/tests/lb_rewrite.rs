@@ -147,7 +147,7 @@ fn every_checksum_is_followed() {
         let mut sent = packet(ip, id, &[0; 2]);
         for word in 0..=u16::MAX {
             // The test writes `word` to the payload, which the UDP checksum covers, and to the IPv4 options, which the
-            // IPv4 checksum covers.
+            // IPv4 checksum covers, so that the loop tries all values of both checksums.
             sent.payload[16..].copy_from_slice(&word.to_be_bytes());
             sent.options = word.to_be_bytes().repeat(2);
             let mut bytes = sent.bytes();

@@ -59,8 +59,8 @@ impl SentOutput {
 }
 
 impl Arranged {
-    /// Returns the locations of the parameters that the granted layout entries `entries` describe. A layout block has
-    /// at most 255 layout entries.
+    /// Returns the locations of the parameters that the granted layout entries `entries` describe. The layout entries
+    /// come from a layout block, which has at most 255 of them, so the number of each parameter fits into a `u8`.
     pub(super) fn new(entries: &[LayoutEntry]) -> Self {
         let place = |entry: &LayoutEntry| ParamLocation { region: entry.region, offset: entry.offset };
         let places = entries.iter().map(place).collect();

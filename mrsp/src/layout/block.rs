@@ -9,8 +9,9 @@
 //! Integers are big-endian, like all integers of MRSP. The regions of an AAR with a layout block describe only memory
 //! of the accelerator. In an AAR with a layout block, the flags and host addresses of regions are 0 and have no
 //! meaning, except the flags of INTERNAL regions. Each layout entry describes one parameter, and the layout entries are
-//! in the order of the program's parameters. The flags of a layout entry have the same meaning as the flags of a
-//! region. The host address and RKey in an output's layout entry say where the accelerator writes the output.
+//! in the order of the program's parameters. The flags of a layout entry have the meaning that the flags of a region
+//! have in an AAR without a layout block. The host address and RKey in an output's layout entry say where the
+//! accelerator writes the output.
 //!
 //! - The offset of each parameter is a multiple of [`ALIGNMENT`](super::ALIGNMENT). Each parameter lies inside a region
 //!   that is not internal, and no two parameters overlap. No layout entry has the flag INTERNAL. The host's memory for

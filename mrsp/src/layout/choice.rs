@@ -26,8 +26,9 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout for the text `packed` without a number. The threshold is 65,536 bytes, because copying an output of
-    /// 65,536 bytes takes about as long as an additional WRITE.
+    /// The packed layout with the default threshold. A user chooses it by the text `packed`, and another threshold by a
+    /// text such as `packed:4096`. The default threshold is 65,536 bytes, because copying an output of 65,536 bytes
+    /// takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
     /// In the packed layout, a parameter that is not an output is copied through the staging region if its size is at
     /// most the `threshold` of [`Self::Packed`] divided by `INPUT_SHARE`. Copying an output together with other outputs
@@ -44,7 +45,8 @@ impl Layout {
     }
 }
 
-/// The error for a text that is neither a layout nor a rule.
+/// The error for a text that cannot be converted to the type that the caller asked for: [`Layout`], [`LayoutChoice`] or
+/// [`LayoutRule`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no layout: symmetric, asymmetric, gathered, packed or packed:BYTES, and auto; \

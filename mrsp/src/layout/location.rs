@@ -6,7 +6,7 @@ use crate::region::{MAX_REGION_BYTES, RegionFlags};
 /// The location of a parameter in a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ParamLocation {
-    /// The number of the region in the order of the AAR.
+    /// The number of the region in the order of the AAR, counted from 0.
     pub region: u8,
     /// The offset in bytes of the parameter's first byte in the region, a multiple of [`ALIGNMENT`].
     pub offset: u32,
@@ -93,18 +93,18 @@ pub fn place(layout: Layout, params: &[(RegionFlags, u32)]) -> Result<Placed, Un
     Ok(placed)
 }
 
-/// Returns the key by which [`place`] sorts a parameter among the parameters with the same value of `copied`.
-/// `copied` is true if the host copies the parameter through its staging region. The keys sort the parameters
-/// into the following order:
+/// Returns a key by which [`place`] sorts parameters. [`place`] first divides the parameters into two groups: the
+/// parameters that the host copies through its staging region (`copied` is true), and all other parameters. Then
+/// [`place`] sorts the parameters of each group by their keys, into the following order:
 ///
 /// | parameters | order |
 /// |---|---|
 /// | copied | never sent, single-send inputs, outputs, single-send in-out parameters, in-out parameters, inputs |
 /// | not copied | inputs, in-out parameters, single-send in-out parameters, outputs, single-send inputs, never sent |
 ///
-/// Among the copied parameters, the parameters that the host sends with every call come last. Among the other
-/// parameters, the parameters that the host sends with every call come first. [`place`] puts the copied parameters
-/// before the other parameters, so the parameters that the host sends with every call lie side by side.
+/// The parameters that the host sends with every call come last in the group of copied parameters, and first in the
+/// other group. [`place`] puts the group of copied parameters before the other group, so the parameters that the host
+/// sends with every call lie side by side.
 fn rank(flags: RegionFlags, copied: bool) -> u8 {
     let once = flags.contains(RegionFlags::SINGLE_SEND);
     let sent = flags.contains(RegionFlags::INPUT) || once;

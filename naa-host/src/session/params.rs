@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// Lets later calls send only `part` of input `index`, or the whole input if `part` is `None`. The part has the
-    /// same offset inside the parameter on both sides.
+    /// same offset inside the parameter on the host and on the accelerator.
     ///
     /// # Errors
     /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`, with [`Error::NotInput`] if the parameter is

@@ -35,8 +35,8 @@ pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 pub enum Action {
     Respond(CallResult),
     Later(Duration, CallResult),
-    /// The accelerator sends the return code in the first field, and the first bytes of the first output. The second
-    /// field is the number of these bytes.
+    /// The accelerator sends the return code that this variant contains, and the first bytes of the first output. The
+    /// `u32` is the number of these bytes.
     Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.
@@ -45,9 +45,8 @@ pub enum Action {
     Twice,
     /// The accelerator sends an MRSP error instead of a response.
     Error,
-    /// The accelerator sends a response, and directly afterwards one WRITE with the immediate n for each n from 1 to
-    /// the number in this variant. The WRITE with the immediate n writes n as the n-th 32-bit number of the first
-    /// output.
+    /// The accelerator sends a response, and directly afterwards as many WRITEs as the `u32` of this variant says. The
+    /// n-th of these WRITEs has the immediate n, and writes n as the n-th 32-bit number of the first output.
     Stream(u32),
 }
 

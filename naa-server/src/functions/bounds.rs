@@ -88,8 +88,8 @@ pub fn of(code: FunctionCode) -> Option<&'static Bounds> {
     BOUNDS.iter().find(|bounds| bounds.code == code)
 }
 
-/// Returns the place where a call with regions of `bytes` bytes in total runs. If [`BOUNDS`] does not contain the
-/// function, the call runs on the pool.
+/// Returns whether a call runs in the server loop or on the pool. `bytes` is the total size of the call's regions. If
+/// [`BOUNDS`] does not contain the function, the call runs on the pool.
 pub(super) fn execution(code: FunctionCode, bytes: u64) -> Execution {
     let is_short = of(code).is_some_and(|bounds| bytes <= bounds.inline_bytes);
     if is_short { Execution::Inline } else { Execution::Pooled }

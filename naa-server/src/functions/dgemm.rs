@@ -15,16 +15,17 @@ use crate::call::{CallFailure, Stop};
 /// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. The computation of
 /// a tile takes about 10 ms.
 const TILE: usize = 1 << 27;
-/// The maximum number of columns of B in a tile. The crate matrixmultiply divides B into blocks of the same number of
-/// columns, so it does not divide the columns of a tile further.
+/// The maximum number of columns of B in a tile. The crate matrixmultiply divides B into blocks of at most 1024
+/// columns, too, so it does not divide the columns of a tile further.
 const COLUMNS: usize = 1024;
 /// The maximum number of rows of B in a tile. The crate matrixmultiply also divides B into blocks of at most this many
 /// rows, so the tiles do not change the order in which products are added.
 const DEPTH: usize = 256;
-/// The maximum number of rows of A in a tile. This number bounds the time of a tile with few columns, because each row
-/// of A and of C may lie on pages of its own, and the processor may have to wait for memory at each row.
+/// The maximum number of rows of A in a tile. If a tile has few columns, [`TILE`] alone would allow very many rows.
+/// Each row of A and of C may lie on pages of its own, and the processor may have to wait for memory at each row, so
+/// such a tile would take too long.
 const MOST_ROWS: usize = 8192;
-/// The number of rows of A that matrixmultiply packs at a time.
+/// The maximum number of rows of A that matrixmultiply copies to a buffer at a time.
 const PACKED_ROWS: usize = 64;
 
 /// Stores the product of the matrices `a` and `b` in `c`. `shape` is `[m, n, k]`. `a` has m rows of k numbers, `b` has
@@ -62,8 +63,8 @@ fn compute_until(
     for column in tiles(n, COLUMNS) {
         for depth in tiles(k, DEPTH) {
             let b = b.slice(s![depth.clone(), column.clone()]);
-            // The product of the first rows of B replaces the old numbers in C, and the products of later rows of B are
-            // added to C.
+            // The product of A and the first rows of B replaces the old numbers in C. The products of A and the later
+            // rows of B are added to C.
             let beta = if depth.start == 0 { 0.0 } else { 1.0 };
             let rows = (TILE / b.len().max(1)).min(MOST_ROWS);
             for row in tiles(m, rows) {

@@ -1,11 +1,11 @@
 //! The discrete Fourier transform of complex 64-bit floating-point numbers, of any length.
 //!
-//! A transform uses the crate rustfft only for short lengths, which are lengths up to 65536. The memory that rustfft
-//! needs grows with the length, and a failed allocation aborts the process. A running transform of rustfft cannot be
-//! stopped. Transforms of long lengths are composed of short transforms. If a long length is a product of two short
-//! lengths, the numbers are arranged as a matrix, whose columns and rows are transformed (module `staged`). If a long
-//! length is not a product of two short lengths, the transform is computed as a convolution whose length is such a
-//! product (module `chirp`).
+//! A transform uses the crate rustfft only for short lengths, which are lengths up to 65536, for two reasons. First,
+//! the memory that rustfft needs grows with the length, and a failed allocation aborts the process. Second, a running
+//! transform of rustfft cannot be stopped. Transforms of long lengths are composed of short transforms. If a long
+//! length is a product of two short lengths, the numbers are arranged as a matrix, whose columns and rows are
+//! transformed (module `staged`). If a long length is not a product of two short lengths, the transform is computed as
+//! a convolution whose length is such a product (module `chirp`).
 
 mod chirp;
 mod direct;
@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(Algorithm::of(65_521), Algorithm::Direct);
         assert_eq!(Algorithm::of(1 << 17), Algorithm::Staged([256, 512]));
         assert_eq!(Algorithm::of(4 * 65_521), Algorithm::Staged([4, 65_521]));
-        // A prime length is not a product of two short lengths, so it needs a convolution.
+        // These lengths are primes above `MOST`. Such a length is not a product of two lengths up to `MOST`, so the
+        // transform is computed as a convolution.
         for n in [65_537, 16_777_259, 33_554_467, (1 << 27) - 39] {
             let Algorithm::Chirp([columns, rows]) = Algorithm::of(n) else { panic!("{n}") };
             assert!(columns * rows >= 2 * n - 1 && columns * rows <= 5 * n / 2, "{n}");

@@ -2,7 +2,8 @@
 
 use crate::call::CallFailure;
 
-/// The magic numbers of skippable frames differ in the lowest four bits.
+/// The lowest magic number of a skippable frame. The sixteen magic numbers of skippable frames differ only in the
+/// lowest four bits.
 const SKIPPABLE: u32 = 0x184d_2a50;
 
 /// Returns the little-endian number in the 4 bytes at the offset `at`, or `None` if `data` ends before the fourth byte.

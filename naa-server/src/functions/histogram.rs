@@ -10,11 +10,13 @@ use super::{
 };
 use crate::call::{CallFailure, Stop};
 
-/// The number of bytes of `data` between two calls of [`Stop::check`]. The counts of two successive numbers may be far
-/// apart in memory, so the processor may have to wait for memory at each number.
+/// The number of bytes of `data` between two calls of [`Stop::check`]. `STRIDE` is small, because counting may be slow:
+/// the counts of two successive numbers may be far apart in memory, so the processor may have to wait for memory at
+/// each number.
 const STRIDE: usize = 256 << 10;
-/// The number of elements that follow the elements of the bins in an array of counts. These three elements are the
-/// number of values below the range, the number of values at or above its upper bound, and the number of NaNs.
+/// The number of additional counts, which follow the counts of the bins in the output. These three counts are the
+/// number of values below the range, the number of values at or above the upper bound of the range, and the number of
+/// NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.

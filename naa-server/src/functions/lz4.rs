@@ -27,7 +27,8 @@ const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
-/// The number of bytes of the encoder's table and of the window before a block together.
+/// An upper bound for the bytes of the encoder's table, and for the bytes of the decoder's window. The window has the
+/// last bytes of earlier blocks, to which a block may refer.
 const FIXED_BYTES: usize = 192 << 10;
 
 /// Compresses `data` into one frame with content size and checksum. Returns the length of the frame.
@@ -46,14 +47,16 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
 /// # Errors
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
 /// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
-/// the field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size or if the
-/// sum is not larger than `out`. Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
+/// the field `needed` is the sum of the content sizes that the frames state. `needed` is `None` if a frame does not
+/// state its content size, or if this sum is not larger than `out` and is therefore wrong. Fails with
+/// [`CallFailure::OverLimit`] if the machine does not have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
-/// Returns the number of bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a block, a
-/// compressed block and a table. The encoder chooses the block size by the length of the first write.
+/// Returns the maximum number of bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a
+/// block, a compressed block and a table. The encoder chooses the block size by the length of its first write, which
+/// has `len` bytes, but at most [`STRIDE`] bytes.
 pub(super) fn encoder_bytes(len: usize) -> usize {
     // The encoder never chooses the third block size.
     let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);
@@ -159,9 +162,9 @@ impl DecoderCharge<'_> {
 /// The maximum number of bytes that the decoder allocates.
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
-/// Returns the number of bytes that the decoder allocates for the frame `data`. The decoder allocates a compressed
-/// block and a decompressed block. If blocks refer to earlier blocks, the decoder allocates two decompressed blocks and
-/// the window before them.
+/// Returns the maximum number of bytes that the decoder allocates for the frame `data`. The decoder allocates a
+/// compressed block and a decompressed block. If the blocks of the frame refer to earlier blocks, the decoder allocates
+/// a second decompressed block and the window, which has the last bytes of earlier blocks.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {

@@ -1,4 +1,5 @@
-//! The functions of the NAAICE test programs. The functions of this module take any regions and no arguments.
+//! The functions of the NAAICE test programs. The functions of this module accept any regions, and their calls have no
+//! argument block.
 
 use mrsp::{builtin, catalogue::Direction};
 

@@ -12,8 +12,9 @@ use super::{
 use crate::call::{CallFailure, Stop};
 use radix::Key;
 
-/// Sorts `data`, which is an array of `element`, in place. Floats are in the total order of IEEE 754: negative NaNs,
-/// numbers with -0 before 0, positive NaNs. Sorting moves floats without changing their bits.
+/// Sorts `data`, which is an array of `element`, in place. Floats are sorted by the total order of IEEE 754. In
+/// ascending order, the negative NaNs come first, then the numbers, where -0 comes before 0, and then the positive
+/// NaNs. Sorting moves floats without changing their bits.
 ///
 /// # Errors
 /// Fails with [`CallFailure::Internal`] if `data` is not an aligned array of `element`.

@@ -11,8 +11,9 @@ use super::{
 };
 use crate::call::{CallFailure, Stop};
 
-/// The number of bytes between two calls of [`Stop::check`]. A piece of this length that was copied from the first
-/// vector to the output is still in the cache when the piece of the second vector is added to the output.
+/// The number of bytes of each vector that are processed between two calls of [`Stop::check`]. A piece of this length
+/// is copied from the first vector to the output, and then the same piece of the second vector is added to the output.
+/// The pieces are so small that the copied piece is still in the cache at the addition.
 const STRIDE: usize = 64 << 10;
 
 /// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` are arrays
@@ -50,7 +51,7 @@ fn compute_until(
 
 /// Adds each element of `b` to the element of `c` with the same index.
 fn add(element: Element, c: &mut [u8], b: &[u8]) -> Result<(), CallFailure> {
-    // Wrapping sums of signed and unsigned integers have the same bits.
+    // Wrapping sums of signed and unsigned integers have the same bits, so one function adds both kinds of integers.
     match element {
         Element::U8 => each(c, b, u8::wrapping_add),
         Element::U32 | Element::I32 => each(c, b, u32::wrapping_add),

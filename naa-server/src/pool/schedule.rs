@@ -13,10 +13,11 @@
 //! - Each source network has a time for which it was served. The schedule's clock is the time for which a source
 //!   network would have been served if it had got exactly an equal share since the start of the pool. When a source
 //!   network makes its first call, the time for which it was served is set to the schedule's clock. When a source
-//!   network has no waiting or running call any more, the schedule stores the difference between its time and the
-//!   clock. The schedule stores only the 256 largest differences, and deletes them when no call waits or runs.
+//!   network has no waiting or running call any more, the schedule stores the difference between the time for which the
+//!   source network was served and the clock. The schedule stores only the 256 largest differences, and deletes them
+//!   when no call waits or runs.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
-//!   running call cannot be interrupted for another one.
+//!   running call cannot be interrupted to free a thread.
 //! - When the pool is full, a new call of a source network with fewer calls takes the place of the newest waiting call
 //!   of the source network with the most calls.
 //! - The calls of one source network run in the order in which they came. A session has at most one call at a time. The
@@ -43,8 +44,8 @@ pub(super) struct Schedule {
     /// of the pool.
     clock: Duration,
     absent: Absent,
-    /// A counter that rises by 1 when a call starts, and when a source network without waiting or running calls makes a
-    /// call.
+    /// A counter that orders the source networks by their last turn (see [`SourceCalls::last_turn`]). The counter rises
+    /// by 1 when a call starts, and when a source network without waiting or running calls makes a call.
     turns: u64,
     waiting: usize,
     running: usize,
@@ -59,24 +60,25 @@ struct SourceCalls {
     /// The number of abandoned calls that still run.
     abandoned: usize,
     /// The time for which this source network was served. When a source network makes its first call, its `served` is
-    /// set to [`Schedule::clock`], so the source network gains nothing from the time before this call. When a call ends
-    /// or is abandoned while a call of another source network waits, the running time of the call is added to `served`.
-    /// The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
+    /// set to [`Schedule::clock`], so the source network gains nothing from the time before this call. When a call of
+    /// this source network ends or is abandoned, its running time is added to `served` if a call of another source
+    /// network waits and may run. The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value of [`Schedule::turns`] after the last increase that a call of this source network caused. Among source
-    /// networks that have equally many running calls and were served for equal times, the one with the smallest value
+    /// The value of [`Schedule::turns`] after a call of this source network last increased `turns`. If two source
+    /// networks have equally many running calls and were served for equal times, the one with the smaller `last_turn`
     /// is next.
     last_turn: u64,
 }
 
 impl SourceCalls {
-    /// The number of calls that are not abandoned.
+    /// The number of calls of this source network that wait or run and are not abandoned.
     fn wanted(&self) -> usize {
         self.waiting.len() + self.running
     }
 }
 
-/// The source networks that have no waiting or running call, and that were served for more or less than their share.
+/// The source networks that have no waiting or running call, and whose [`SourceCalls::served`] differed from
+/// [`Schedule::clock`] when they were added.
 #[derive(Debug, Default)]
 struct Absent {
     /// Each duration is the absolute difference between the source network's [`SourceCalls::served`] and
@@ -86,15 +88,18 @@ struct Absent {
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
 
-/// Says if a source network in [`Absent`] was served for more than its share, or for less than its share.
+/// Says whether the [`SourceCalls::served`] of a source network was more or less than [`Schedule::clock`] when the
+/// source network was added to [`Absent`].
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for more than its share. The duration is the [`SourceCalls::served`]
-    /// that the source network had when it was added to [`Absent`]. When the source network makes its next
-    /// call, its [`SourceCalls::served`] becomes this duration or [`Schedule::clock`], whichever is greater.
+    /// The source network was served for longer than [`Schedule::clock`]. The value of this variant is not the
+    /// difference, but the [`SourceCalls::served`] of the source network when it was added to [`Absent`]. When the
+    /// source network makes its next call, its [`SourceCalls::served`] becomes this value or [`Schedule::clock`],
+    /// whichever is greater.
     More(Duration),
-    /// The source network was served for less than its share. When the source network makes its next call, its
-    /// [`SourceCalls::served`] becomes [`Schedule::clock`] minus the duration in [`Absent::peers`].
+    /// The source network was served for less time than [`Schedule::clock`]. When the source network makes its next
+    /// call, its [`SourceCalls::served`] becomes [`Schedule::clock`] minus the difference that [`Absent::peers`]
+    /// stores.
     Less,
 }
 
@@ -102,8 +107,9 @@ enum Difference {
 /// the smallest duration in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
 /// The maximum difference between the time for which a source network was served ([`SourceCalls::served`]) and the time
-/// that is its share ([`Schedule::clock`]). The limit is needed because the whole running time of a long call is added
-/// to [`SourceCalls::served`], even if other source networks waited only at the end of this call.
+/// for which it would have been served with an equal share ([`Schedule::clock`]). The limit is needed because the whole
+/// running time of a long call is added to [`SourceCalls::served`], even if other source networks waited only at the
+/// end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -209,9 +215,10 @@ impl Schedule {
         Ok(displaced)
     }
 
-    /// Removes the newest waiting call of the source network with the most calls, and returns the removed call. The
-    /// caller gives the place of the removed call to another source network, which has `calls` calls. If the source
-    /// network with the most calls has fewer than `calls + 2` calls, no call is removed, and the result is `None`.
+    /// Chooses the source network with the most calls among those with a waiting call, removes its newest waiting call,
+    /// and returns the removed call. The caller gives the place of the removed call to another source network, which
+    /// has `calls` calls. If the chosen source network has fewer than `calls + 2` calls, no call is removed, and the
+    /// result is `None`.
     fn displace(&mut self, calls: usize) -> Option<CallId> {
         let waiting = self.peers.values_mut().filter(|source| !source.waiting.is_empty());
         let most =
@@ -319,8 +326,9 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The time of a call counts as at most `2 * MOST_OWED`, because `SourceCalls::served` stays between
-        // `clock - MOST_OWED` and `clock + MOST_OWED`.
+        // `SourceCalls::served` always stays between `clock - MOST_OWED` and `clock + MOST_OWED`, so one call cannot
+        // move it by more than `2 * MOST_OWED` against the clock. The time of a call is therefore limited to this
+        // value.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants =
             |source: &&SourceCalls| source.running > 0 || !source.waiting.is_empty() && self.may_run(source);

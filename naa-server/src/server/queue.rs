@@ -1,8 +1,9 @@
 //! The completion queue that all sessions share.
 //!
 //! The completion queue must never overrun, because an overrun makes a completion queue of the device unusable. A
-//! session has a bounded number of work requests, so the completion queue has room for a bounded number of sessions.
-//! The completions of an ended session take room in the completion queue until they are polled.
+//! session has a bounded number of work requests, and each work request makes at most one completion. The length of the
+//! completion queue therefore limits the number of sessions. The completions of an ended session take room in the
+//! completion queue until they are polled.
 
 use std::collections::VecDeque;
 
@@ -60,7 +61,7 @@ impl SharedCq {
         self.places
     }
 
-    /// Counts a session that has ended, whose completions may still be queued.
+    /// Counts a session that has ended. The completions of this session may still take room in the completion queue.
     pub(super) fn session_ended(&mut self) {
         self.ended += 1;
     }

@@ -36,7 +36,8 @@ const TIMER_PERIOD: Duration = Duration::from_millis(500);
 /// a disconnect may arrive before or after the flushed completions.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The time after the last activity for which the loop polls before it waits.
+/// The time for which the server loop polls after a turn in which the loop service had work. After this time, the
+/// server loop waits.
 const POLL_TIME: Duration = Duration::from_micros(50);
 
 pub(super) struct Serving {
@@ -91,8 +92,8 @@ impl Serving {
         let backlog = config.max_sessions.min(128) as u32;
         let (listener, port) = channel.listen(addr.port(), backlog).map_err(failed)?;
         let on = WaitOn { cq: Some(queue.id()), channel: Some(channel.id()) };
-        // A pool thread may outlive the server and must not keep the server's address in use, so `wake` has a weak
-        // reference to the driver.
+        // Pool threads call `wake` to end the wait of the server loop. A pool thread may outlive the server and must
+        // not keep the server's address in use, so `wake` has only a weak reference to the driver.
         let driver = Arc::downgrade(context.driver());
         let wake = move || {
             if let Some(driver) = driver.upgrade() {
@@ -177,7 +178,7 @@ impl Serving {
         }
     }
 
-    /// Returns the time at which the loop must continue, even if no packet arrives.
+    /// Returns the time at which the server loop must stop waiting, even if no completion and no CM event has arrived.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
         [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_timer_check, Instant::min)
@@ -234,9 +235,9 @@ impl Serving {
             Ok(Next::Nothing) => {}
             Ok(Next::Call(request)) => self.call(id, request),
             Ok(Next::Close) => self.close(id, None),
-            // The disconnect of a host also flushes the queue pair. The CM event of a disconnect is a better reason for
-            // the end of the session than the flush, so the session ends only when this CM event arrives, or after
-            // [`GRACE`].
+            // Work requests are flushed not only after a failure, but also when the host disconnects. The CM event of a
+            // disconnect is a better reason for the end of the session than the flush, so the session ends only when
+            // this CM event arrives, or after [`GRACE`].
             Err(SessionEnd::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
                 let serial = session.serial;

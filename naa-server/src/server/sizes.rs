@@ -10,9 +10,9 @@ use crate::config::Config;
 /// response of a failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The least number to which the server reduces the work requests that a loop service may have unfinished on a session
-/// if the completion queue is short. If the completion queue is too short for `LEAST_STREAM_SENDS` such work requests
-/// on each session, the server accepts fewer sessions.
+/// The lower limit of a reduction. If the completion queue is short, the server reduces the number of work requests
+/// that a loop service may have unfinished on a session, but not below `LEAST_STREAM_SENDS`. If the completion queue is
+/// too short for `LEAST_STREAM_SENDS` such work requests on each session, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The maximum number of scatter-gather elements of a work request by which a loop service writes to a host that
 /// subscribed.
@@ -22,8 +22,9 @@ pub const STREAM_ELEMENTS: u32 = 16;
 pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
     let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
     let others = others + further(config, device);
-    // If the device's completion queue is too short, the result of this function is reduced before the number of
-    // sessions is reduced.
+    // If the device's completion queue is too short for `config.max_sessions` sessions, this function returns fewer
+    // work requests, but at least `LEAST_STREAM_SENDS`. The server accepts fewer sessions only if this reduction is not
+    // enough.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).max(1);
     let share = (device.max_cqe / sessions).saturating_sub(others + RECEIVES).max(LEAST_STREAM_SENDS);
     config.stream_sends.min(share).min(device.max_qp_wr.saturating_sub(others))
@@ -71,16 +72,16 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
         config.limits.max_regions = most;
     }
     config.limits.max_slots = config.limits.max_slots.min(most);
-    // If the device's completion queue is too short, the number of parameters in a layout is reduced before the number
-    // of sessions is reduced.
+    // If the device's completion queue is too short for `config.max_sessions` sessions, the number of parameters that a
+    // layout may have is reduced first. The server accepts fewer sessions only if this reduction is not enough.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX);
     if completions(config, device).saturating_mul(sessions) > device.max_cqe {
         config.limits.max_slots = config.limits.max_slots.min(config.limits.max_regions);
     }
 }
 
-/// Returns the maximum number of bytes that all regions of a session can take beyond the sum of their sizes, because
-/// each region takes whole pages.
+/// Returns the maximum number of bytes that a session's regions take in addition to the sum of their sizes. Each region
+/// takes whole pages, so it takes at most one page more than its size.
 pub fn page_slack(config: &Config) -> u64 {
     u64::from(config.limits.max_regions) * region::page_size() as u64
 }

@@ -20,10 +20,11 @@ use rand_core::{RngCore, SeedableRng};
 const IN: RegionFlags = RegionFlags::INPUT;
 const OUT: RegionFlags = RegionFlags::OUTPUT;
 const SEED: u64 = 0x6e61_6103;
-/// A skippable frame of zstd and of LZ4 that has no bytes but its header.
+/// A frame that the decompressors of zstd and of LZ4 skip. The frame consists only of its header.
 const SKIPPED_FRAME: [u8; 8] = [0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0];
 
-/// A call that can be made several times, unless it works in place.
+/// A call that a test can make. The test can make the same call again, unless the call computes in place, because such
+/// a call overwrites its input.
 pub(crate) struct TestCall {
     pub(crate) what: String,
     pub(crate) call: ServerCall,
@@ -145,9 +146,8 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The calls are
-/// chosen so that no other call of the function `code` with regions of `bytes` bytes should take longer than the
-/// slowest of them.
+/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. No other call of
+/// the function `code` with regions of `bytes` bytes is expected to take longer than the slowest of the returned calls.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<TestCall> {
     let room = bytes - 128;
     match code {
@@ -252,8 +252,8 @@ pub(crate) fn sorts(room: usize) -> Vec<TestCall> {
 
 pub(crate) fn lz4_block_frame(flags: u8, sizes: u8, blocks: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x04, 0x22, 0x4d, 0x18, flags, sizes];
-    // The last byte of the header is a checksum of `flags` and `sizes`: the second byte of their xxHash32. The loop
-    // below tries all values of the header's checksum until the decoder accepts the frame.
+    // The last byte of the header is a checksum of `flags` and `sizes`: the second byte of their xxHash32. Instead of
+    // computing the checksum, the loop below tries all values until the decoder accepts the frame.
     for check in 0..=255_u8 {
         let mut whole = frame.clone();
         whole.push(check);

@@ -19,7 +19,8 @@ pub(crate) fn function(code: FunctionCode) -> Arc<dyn Function> {
     function.clone()
 }
 
-/// Returns the CPU time of this thread. A computation takes nearly the same CPU time on an idle and on a busy machine.
+/// Returns the CPU time of this thread. A computation takes nearly the same CPU time on an idle and on a busy machine,
+/// so tests measure CPU times.
 pub(crate) fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)

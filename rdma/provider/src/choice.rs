@@ -18,7 +18,7 @@ pub enum ProviderChoice {
     Embedded,
 }
 
-/// The error for a text that is no choice of a provider.
+/// The error for a text that names none of the choices of [`ProviderChoice`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadChoice {
     /// The text that was given as a choice; it is none of `auto`, `verbs` and `embedded`.

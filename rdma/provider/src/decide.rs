@@ -32,7 +32,7 @@ impl fmt::Display for Provider {
     }
 }
 
-/// The facts about this machine that the decision needs.
+/// The facts about this machine from which [`decide`] chooses a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     pub(crate) devices: Vec<RdmaDevice>,
@@ -152,7 +152,8 @@ fn addresses(devices: &[RdmaDevice]) -> String {
     let describe = |device: &RdmaDevice| {
         let gids = device.ports.iter().flat_map(|port| &port.gids);
         let mut found: Vec<_> = gids.map(|gid| gid.address.to_string()).collect();
-        // An address can have two entries in the GID table, one for RoCE v1 and one for RoCE v2.
+        // An address can have two entries in the GID table, one for RoCE v1 and one for RoCE v2, but the text names the
+        // address once.
         found.dedup();
         let found = if found.is_empty() { "no address".into() } else { found.join(", ") };
         format!("{} with {found}", device.name)

@@ -2,7 +2,8 @@
 //!
 //! [`choose`] decides and gives the reason, but opens no device. If opening a verbs device fails, the embedded provider
 //! never replaces it silently. The provider that is chosen depends only on the RDMA devices of the machine, on whether
-//! rdma-core can be used, and on the choice of the user. [`Chosen::why`] and [`Opened::why`] contain the reason.
+//! rdma-core can be used, and on the choice of the user. [`Chosen::why`] and [`Opened::why`] contain the reason for the
+//! choice.
 //!
 //! ```rust
 //! use naa_provider::{DeviceConfig, ProviderChoice, free_loopback, open};
@@ -102,8 +103,8 @@ impl Chosen {
         Ok(Opened { context, why: self.why, is_surprising: self.is_surprising })
     }
 
-    /// Converts the error of the verbs provider into the error for the user. If the user chose no provider, the error
-    /// text also says how to use the embedded provider.
+    /// Returns the error that [`open`](Self::open) reports if the verbs provider fails with `error`. If the user chose
+    /// no provider, the error text also says how to use the embedded provider.
     fn failed(&self, error: Error) -> Error {
         if self.choice != ProviderChoice::Auto {
             return error;

@@ -65,7 +65,7 @@ struct State {
 }
 
 /// Exclusive access to the engine, with the device's lock held. When an `EngineGuard` is dropped, it does the work that
-/// its field `after` names: the variants of [`After`] describe this work.
+/// its field `after` names. The variants of [`After`] are the possible kinds of work.
 pub(crate) struct EngineGuard<'a> {
     device: &'a EmbeddedDevice,
     state: MutexGuard<'a, State>,
@@ -76,9 +76,9 @@ pub(crate) struct EngineGuard<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     Nothing,
-    /// Notify threads that wait for objects, because objects may have become ready.
+    /// Notify the threads that wait for a completion queue or a channel that has become ready.
     Notify,
-    /// Send the packets that are due, and notify threads that wait for objects, because objects may have become ready.
+    /// Send the packets that are due, and then notify threads as `Notify` does.
     Transmit,
 }
 
@@ -170,7 +170,7 @@ impl EmbeddedDevice {
         let deadline = deadline.into_iter().chain(turn).min();
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
-            // Just before the time limit, another thread may have left a notice for this waiter. A late notice must not
+            // Another thread may have left a notice for this waiter just before the time limit. Such a notice must not
             // be ignored, because the notice `Drive` makes this thread the progress owner.
             notice = self.contend().engine.waiters.leave(&waiter).unwrap_or(notice);
         }
@@ -226,7 +226,9 @@ impl EmbeddedDevice {
             if next == Next::YieldThenTurn {
                 let begin = Instant::now();
                 std::thread::yield_now();
-                // Only adaptive waits record their yields, because a wait in the mode `Spin` spins in any case.
+                // The duration of a yield shows whether other threads need this core. If other threads need it,
+                // adaptive waits sleep instead of spinning. A wait in the mode `Spin` never sleeps, so its yields are
+                // not recorded.
                 yielded = (mode == WaitMode::Adaptive).then(|| (begin, Instant::now()));
             }
         }
@@ -250,10 +252,10 @@ impl EmbeddedDevice {
         std::hint::spin_loop();
     }
 
-    /// Makes the calling thread, which is the progress owner, sleep until the first of these events: the socket or the
-    /// file descriptor `beside` becomes readable, the socket becomes writable after its send buffer was full, a timer
-    /// of the engine becomes due, the time `until` comes, or the thread's waker is used. `role` says if the calling
-    /// thread is the progress thread or a caller. Returns true if `beside` became readable.
+    /// Makes the calling thread, which is the progress owner, sleep. The sleep ends when the socket or the file
+    /// descriptor `beside` becomes readable, when the socket becomes writable after its send buffer was full, when a
+    /// timer of the engine becomes due, at the time `until`, or when the thread's waker is used. `role` says if the
+    /// calling thread is the progress thread or a caller. Returns true if `beside` became readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -265,8 +267,9 @@ impl EmbeddedDevice {
         let wake_at = state.engine.deadline().into_iter().chain(until).min();
         state.asleep = Some((wake_at, on));
         let want_write = state.blocked;
-        // The lock is released during the sleep, because the sleep needs only the port's file descriptor. The sleeping
-        // thread has its own reference to the port, so the port stays open during the sleep.
+        // The device's lock is released during the sleep, so that other threads can use the engine. The sleep needs
+        // only the port. The sleeping thread has its own reference to the port, so the port stays open during the
+        // sleep.
         let port = state.engine.port.clone();
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
@@ -277,9 +280,8 @@ impl EmbeddedDevice {
             waker.drain();
         }
         let mut state = self.lock();
-        // A caller may have become the progress owner in place of the progress thread, and may be asleep already. If a
-        // caller is the progress owner now, `asleep` describes the sleep of the caller, so the progress thread must not
-        // clear `asleep`.
+        // While the progress thread slept, a caller may have become the progress owner, and this caller may sleep now.
+        // The field `asleep` then describes the sleep of the caller, so the progress thread must not clear `asleep`.
         if self.role.get().0 == role {
             state.asleep = None;
         }
@@ -372,8 +374,8 @@ impl EmbeddedDevice {
         }
     }
 
-    /// Wakes the progress thread from the sleep in `watch`, which can last a second. The progress thread needs no call
-    /// of this function for the sleep in `progress`, because that sleep ends by itself after the time `LINGER`.
+    /// Wakes the progress thread if it sleeps in `watch`, where a sleep can last a second. A sleep in `progress` need
+    /// not be ended by this function, because it ends by itself after the time `LINGER`.
     fn wake_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()
@@ -489,7 +491,8 @@ impl EmbeddedDevice {
         }
     }
 
-    /// Arms the file descriptor of `on`; returns false if an object of `on` has something to poll already.
+    /// Arms the file descriptor for the objects `on`. Returns false if a completion or a CM event of these objects can
+    /// already be polled.
     pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         let mut guard = self.guard()?;
         let engine = guard.engine();
@@ -505,8 +508,8 @@ impl EmbeddedDevice {
         Ok(true)
     }
 
-    /// Ends one wait on `on`: if a thread waits on `on` now, its wait ends, and otherwise the next wait of any thread
-    /// on `on` ends.
+    /// Ends one wait for the objects `on`. If threads wait for these objects now, the wait of one of these threads
+    /// ends. Otherwise the next wait of any thread for these objects ends.
     pub(crate) fn interrupt(&self, on: WaitOn) {
         let Ok(mut guard) = self.guard() else { return };
         let waiters = &mut guard.engine().waiters;

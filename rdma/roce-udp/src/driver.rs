@@ -52,13 +52,14 @@ impl Driver for Embedded {
             // `EmbeddedConfig::keeps_access` is set. Only the arguments of the call are checked.
             return self.0.guard()?.engine().endpoint.check_mr_access(lkey, access);
         }
-        // Received payload is written under the lock, so no payload is being written while this thread holds the lock.
+        // Received payload is written under the engine's lock, so no payload is being written while this thread holds
+        // the lock.
         self.0.guard()?.engine().endpoint.set_mr_access(lkey, access)
     }
 
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error> {
         let memory = self.0.guard()?.engine().release(lkey)?;
-        // The lock is not held here, because unmapping the memory may take long.
+        // The engine's lock is not held here, because unmapping the memory may take long.
         drop(memory);
         Ok(())
     }

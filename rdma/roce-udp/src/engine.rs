@@ -109,7 +109,7 @@ impl Engine {
         self.endpoint.poll_timeout().map(|t| self.origin + Duration::from_nanos(t.nanos()))
     }
 
-    /// Makes one turn, for a thread that waits for `on`.
+    /// Makes one turn, for a thread that waits for the objects in `on`: a completion queue, an event channel, or both.
     ///
     /// If an object of `on` is ready, and the device only has to send acknowledgements that may be sent late, the turn
     /// leaves these acknowledgements unsent. The thread whose wait ends usually sends a message next, and the
@@ -144,8 +144,8 @@ impl Engine {
     /// this device or for the CM. If only unrelated datagrams arrive, the function returns false, because a flood of
     /// them must not keep waiting threads awake.
     fn receive(&mut self, now: Time) -> bool {
-        // An error of the socket is not handled here. If the socket cannot receive, the timers of unacknowledged
-        // requests expire, and the sessions learn from the timers that their peers are silent.
+        // An error of the socket is ignored here. If the socket cannot receive, the timers of unacknowledged requests
+        // expire, and the sessions learn from the timers that their peers are silent.
         if !self.port.recv(&mut self.receive).is_ok_and(|messages| messages > 0) {
             return false;
         }

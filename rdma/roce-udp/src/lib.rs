@@ -107,7 +107,7 @@ impl roce::Entropy for SystemEntropy {
     }
 }
 
-/// Opens the embedded device on `local`, a concrete address of this machine.
+/// Opens the embedded device on `local`, an address of this machine that is not a wildcard address.
 ///
 /// The first device on an address gets the UDP port 4791 of this address. A device with the UDP port 4791 may listen,
 /// and can connect to any RoCEv2 peer. A later device on the same address gets an ephemeral UDP port, cannot listen,

@@ -1,4 +1,4 @@
-//! Finds free loopback addresses; each process starts its search at another address.
+//! Finds free loopback addresses. The address at which a process starts its search depends on the process id.
 
 use std::{
     net::{IpAddr, Ipv4Addr, UdpSocket},
@@ -18,8 +18,9 @@ const CANDIDATES: u32 = 64;
 )]
 pub struct NoFreeLoopback;
 
-/// Finds a loopback address whose UDP port 4791 is free; each call returns another address. The search of each process
-/// starts at another address. Another process may take the address before the caller binds it.
+/// Finds a loopback address whose UDP port 4791 is free. Each call in a process returns another address than the calls
+/// before. The search starts at an address that depends on the process id, so processes rarely try the same addresses.
+/// Another process may take the address before the caller binds it.
 ///
 /// # Errors
 /// Fails with [`NoFreeLoopback`] if none of 64 addresses is free.

@@ -38,9 +38,9 @@ pub(crate) type OwnerSnapshot = (ProgressOwner, u32);
 pub(crate) struct ProgressOwnerWord {
     /// The low two bits hold the [`ProgressOwner`]; the other bits count its changes.
     word: AtomicU32,
-    /// True from the time at which the progress thread enters `EmbeddedDevice::watch`, where it may sleep for a second,
-    /// until it leaves `watch` or a caller wakes it. If `deep` is true when a caller's wait ends and no other caller
-    /// waits, the caller must wake the progress thread.
+    /// True while the progress thread is in `EmbeddedDevice::watch`, where it may sleep for up to a second, and no
+    /// caller has woken it. If `deep` is true when a caller's wait ends and no other caller waits, the caller must wake
+    /// the progress thread.
     deep: AtomicBool,
 }
 

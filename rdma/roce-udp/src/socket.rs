@@ -2,7 +2,8 @@
 //!
 //! A device has one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
 //! flag DF (don't fragment). A packet that is sent alone has the IPv4 identification 0. The IPv4 identification of a
-//! packet in a super-packet is the packet's index. The ICRC covers the identification.
+//! packet in a super-packet is the packet's index. The ICRC covers the identification, so the device must know the
+//! identification when it computes the ICRC.
 
 mod holder;
 
@@ -95,8 +96,9 @@ impl Port {
         self.local
     }
 
-    /// Returns the size of the receive buffer in bytes. The Linux kernel counts its own overhead as a part of this size.
-    /// It sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and is lower.
+    /// Returns the size of the receive buffer in bytes. The Linux kernel counts its own overhead as a part of this
+    /// size. The kernel sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and
+    /// is lower.
     pub fn recv_buffer(&self) -> usize {
         self.recv_buffer
     }
@@ -165,7 +167,8 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
     let options: &[(option::SocketOption, libc::c_int)] = if local.is_ipv4() {
         &[
             // With this value of the option, an unconnected socket sends IPv4 packets with the flag DF and the
-            // identification 0. The ICRC covers the flag and the identification.
+            // identification 0. The ICRC covers the flag and the identification, so the device must know both before it
+            // sends a packet.
             ((libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), libc::IP_PMTUDISC_DO),
             ((libc::IPPROTO_IP, libc::IP_RECVTOS), 1),
         ]

@@ -19,10 +19,10 @@ pub(crate) struct Spinner {
 /// wait sleeps and does not poll. One of these threads may belong to a peer on the same machine, and polling would
 /// delay the response of this peer.
 ///
-/// A thread that yields its core to a busy thread gets the core back after milliseconds, and the Linux kernel also
-/// prefers the busy thread at the next wake-ups. A wait may lose this time when it spins again to find out whether the
-/// contention has ended. If the contention has not ended, the next pause in which adaptive waits do not spin is twice as
-/// long as the last one, but not longer than [`Self::LONGEST`].
+/// A thread that yields its core to a busy thread gets the core back only some milliseconds later. At the next
+/// wake-ups, the Linux kernel also prefers the busy thread. So a wait that spins again to find out whether the
+/// contention has ended may lose some milliseconds. If the contention has not ended, the next pause in which adaptive
+/// waits do not spin is twice as long as the last one, but not longer than [`Self::LONGEST`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
     /// The time until which adaptive waits do not spin, and the length of this pause in spinning.
@@ -48,13 +48,15 @@ impl Spinner {
 
     pub(crate) fn after(&mut self, turn: &Turn, now: Instant, contention: &CpuContention) -> Next {
         if turn.busy {
-            // While packets arrive, polling costs less than a wake-up of the thread for each packet.
+            // The thread goes on polling: while packets arrive, polling costs less than a wake-up of the thread for
+            // each packet.
             (self.last_busy, self.idle_turns) = (now, 0);
             return Next::Turn;
         }
         if turn.more {
-            // The turn received only datagrams that belong to no connection, and more datagrams may be waiting.
-            // `last_busy` is not changed, because datagrams that belong to no connection must not prolong the polling.
+            // This turn received only datagrams that belong to no connection, and more datagrams may be waiting, so
+            // another turn follows at once. `last_busy` is not changed, because datagrams that belong to no connection
+            // must not prolong the polling.
             return Next::Turn;
         }
         self.idle_turns = self.idle_turns.wrapping_add(1);
@@ -76,7 +78,8 @@ impl CpuContention {
     const FIRST: Duration = Duration::from_millis(20);
     /// The longest time for which adaptive waits do not spin after contention was found.
     const LONGEST: Duration = Duration::from_millis(640);
-    /// If a wait finds contention within this time after a pause in spinning, the contention counts as not ended.
+    /// If a wait finds contention within this time after a pause in spinning, the contention that caused the pause
+    /// counts as still lasting, and the next pause is up to twice as long.
     const AGAIN: Duration = Duration::from_millis(5);
 
     /// Records that an adaptive wait yielded its core at `begin` and got it back at `end`.
@@ -155,7 +158,7 @@ mod tests {
     fn contention_that_lasts_is_looked_for_ever_more_rarely() {
         let (mut now, mut contention) = (Instant::now(), CpuContention::default());
         let mut find_after = |pause: Duration| {
-            // A busy thread keeps the core for some milliseconds.
+            // The yield takes 7 ms, because a busy thread keeps the core for some milliseconds.
             let begin = now + pause;
             now = begin + Duration::from_millis(7);
             contention.yielded(begin, now);

@@ -10,7 +10,7 @@ use verbs::{WaitMode, WaitOn};
 use crate::sync::{AtomicU8, Thread, current, park, park_timeout};
 
 const WAITING: u8 = 0;
-/// The objects that the waiter waits for became ready.
+/// A completion or CM event for which the waiter waits can be polled.
 const READY: u8 = 1;
 /// The waiter becomes the progress owner.
 const DRIVE: u8 = 2;
@@ -110,7 +110,8 @@ impl Waiters {
         waiter.notice()
     }
 
-    /// Notifies the waiters whose objects are ready.
+    /// Wakes the waiters whose completions or CM events can be polled. `ready` returns true for the [`WaitOn`] of such
+    /// a waiter.
     pub(crate) fn notify(&mut self, ready: impl Fn(&WaitOn) -> bool) {
         self.waiting.retain(|waiter| {
             let done = ready(&waiter.on);
@@ -147,7 +148,8 @@ impl Waiters {
     }
 
     /// Returns true if a wait on `on` must end at once, because [`Self::interrupt`] was called and found no waiter that
-    /// waited on `on`. Only one wait must end, so the next call returns false.
+    /// waited on `on`. The method then forgets this call of [`Self::interrupt`], because one call must end only one
+    /// wait.
     pub(crate) fn take_interrupt(&mut self, on: &WaitOn) -> bool {
         let at = self.interrupts.iter().position(|i| i == on);
         at.map(|at| self.interrupts.swap_remove(at)).is_some()

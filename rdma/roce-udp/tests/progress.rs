@@ -126,8 +126,8 @@ fn one_sided_operations_go_on_while_nobody_waits() {
     connect(&a, &b);
     let (source, target) = (a.region(1 << 20), b.region(1 << 20));
     for round in 0..20 {
-        // No thread waits on the device of `b` in any round. From round 10 on, the pause of 10 ms is long enough for
-        // the progress thread of this device to fall asleep.
+        // No thread waits on the device of `b` in any round, so the progress thread of this device must receive the
+        // WRITEs. From round 10 on, the pause of 10 ms is long enough for this progress thread to fall asleep.
         thread::sleep(Duration::from_millis(round / 10 * 10));
         let start = Instant::now();
         a.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, 1 << 20)]));
@@ -213,8 +213,9 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
 }
 
-/// Returns the number of the first call that does not fail with `Error::Forked`, or 0 if all calls fail with
-/// `Error::Forked`.
+/// Calls methods of the device in a forked child process, where each call in the array `results` must fail with
+/// `Error::Forked`. Returns the position in this array, counted from 1, of the first call that does not fail with this
+/// error, or 0 if all calls fail with this error.
 fn in_child(a: &Side, target: &Mr) -> i32 {
     let driver = a.context.driver();
     let wr = SendWr {
@@ -273,7 +274,7 @@ fn an_interrupt_ends_one_wait() {
         assert_eq!(side.cq.wait(mode, soon()).unwrap(), Wake::Interrupted, "before the wait");
         assert_eq!(side.cq.wait(mode, soon()).unwrap(), Wake::TimedOut, "one only");
         assert_eq!(side.channel.wait(mode, soon()).unwrap(), Wake::TimedOut, "of another object");
-        // One of the three threads is the progress owner, two are waiters.
+        // One of the three threads is the progress owner, and the other two threads are waiters.
         let (start, ended) = (Barrier::new(4), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..3 {

@@ -126,8 +126,9 @@ fn ip(arguments: &str) -> io::Result<()> {
     Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// Makes a veth pair between this network namespace and the network namespace of `thread`. The option `gso_max_segs 1`
-/// makes the Linux kernel split each super-packet before it enters the veth pair, which could carry it whole.
+/// Makes a veth pair between this network namespace and the network namespace of `thread`. A veth pair can carry a
+/// whole super-packet, but the test must see the datagrams one by one, so the option `gso_max_segs 1` makes the Linux
+/// kernel split each super-packet before it enters the pair.
 fn connect(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;

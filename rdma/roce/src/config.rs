@@ -43,8 +43,9 @@ pub struct Config {
     /// The timer code in the RNR NAKs that this device sends. The default code 12 is 0.64 ms. A queue pair that rdma_cm
     /// made sends the code 0, with which the peer waits for 655 ms.
     pub rnr_timer: u8,
-    /// The maximum number of bytes in flight of one queue pair before the first acknowledgement. A peer's UDP socket
-    /// has room for only about 50 packets of 4 KiB if its receive buffer has the default size of Linux.
+    /// The maximum number of bytes in flight of one queue pair before the first acknowledgement. The default of 32 KiB
+    /// is low, because a peer's UDP socket has room for only about 50 packets of 4 KiB if its receive buffer has the
+    /// default size of Linux.
     pub initial_window_bytes: u32,
     /// The maximum number of bytes in flight of one queue pair.
     pub max_window_bytes: u32,

@@ -68,6 +68,6 @@ counters! {
     cq_overrun,
     /// The number of SENDs, WRITEs and READs that were posted to connected queue pairs.
     rdma_sends,
-    /// The number of receives that messages of peers completed.
+    /// The number of posted receives that were completed by messages of peers.
     rdma_recvs,
 }

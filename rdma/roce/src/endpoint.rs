@@ -40,7 +40,8 @@ pub struct DatagramMeta {
     /// The local address and port at which the datagram arrived.
     pub to: SocketAddr,
     /// The index of the datagram in the super-packet in which it was received. If the sender uses the embedded
-    /// provider, this index is probably the datagram's IPv4 identification.
+    /// provider, this index is probably the datagram's IPv4 identification: the sender's Linux kernel numbers the
+    /// datagrams of a super-packet from 0, and the receiver's Linux kernel can merge the same datagrams again.
     pub index: u16,
 }
 

@@ -172,8 +172,9 @@ pub enum IdRule {
     /// bits.
     Exact(u16),
     /// The packet must have an IPv4 identification below 128. A sender that numbers the datagrams of each super-packet
-    /// from 0 uses only identifications below 128, because a super-packet has at most 128 datagrams. With an
-    /// identification below 128, the ICRC checks the packet like a checksum of 25 bits.
+    /// from 0 uses only identifications below 128, because a super-packet has at most 128 datagrams. The receiver
+    /// accepts the ICRCs of these 128 identifications, which are 2^7 of the 2^32 values of the ICRC, so the ICRC checks
+    /// the packet like a checksum of 25 bits.
     Below128,
     /// The packet may have any IPv4 identification. The receiver computes the 16 bits of the identification from the 32
     /// bits of the ICRC, so the ICRC checks the packet only like a checksum of 16 bits. With the rule `Any`, the ICRC
@@ -198,7 +199,8 @@ pub enum Mismatch {
     /// The ICRC is wrong, and in IPv4 no identification makes it right.
     #[error("the ICRC is wrong")]
     Icrc,
-    /// The ICRC is right only with this IPv4 identification, which the [`IdRule`] excludes.
+    /// The ICRC is right only if the packet was sent with this IPv4 identification, but the [`IdRule`] does not permit
+    /// this identification.
     #[error("the ICRC is right only for the IP identification {0}, which this sender does not use")]
     IpId(u16),
 }
@@ -243,7 +245,7 @@ impl Solver {
     /// addresses and UDP ports, because `warm` has a cache that saves time.
     ///
     /// # Errors
-    /// Fails like [`Self::verify`].
+    /// Fails with the same errors as [`Self::verify`].
     pub fn verify_warm(
         &mut self,
         warm: &mut WarmFlow,
@@ -277,17 +279,18 @@ impl Solver {
     /// Computes the identification with which the ICRC is right. `delta` is the XOR of the received ICRC and the ICRC
     /// that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
-        // `covered` is the number of bytes that the ICRC covers from the identification to the end of the packet. The
-        // multiplication divides `delta` by x^(8 * covered). The ICRC changes by `delta` if `difference` is XORed into
-        // four bytes of the IPv4 header. The first two bytes of `difference` belong to the identification, and the last
-        // two bytes belong to the fragment word (flags and fragment offset).
+        // `covered` is the number of bytes that the ICRC covers from the identification to the end of the packet.
+        // `retreat` returns the inverse of x^(8 * covered), so the multiplication divides `delta` by x^(8 * covered).
+        // The ICRC changes by `delta` if `difference` is XORed into four bytes of the IPv4 header. The first two bytes
+        // of `difference` belong to the identification, and the last two bytes belong to the fragment word (flags and
+        // fragment offset).
         let difference = multiply(delta, self.retreat(covered as u32)).to_le_bytes();
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so this side computed the ICRC with a set DF bit. If
         // `difference[2]` is 0x40, the packet has a clear DF bit. A packet with a clear DF bit is accepted with the
-        // rule `Exact`, and refused with the other rules. Bit 0 of a packet means the first bit of the identification.
-        // An error in bit 1579 or in bit 14870 changes the ICRC in the same way as a clear DF bit with another
-        // identification. The ICRC would not detect these two errors if the rule `Any` accepted a clear DF bit.
+        // rule `Exact`, and refused with the other rules. If the rule `Any` accepted a clear DF bit, the ICRC would not
+        // detect an error in bit 1579 or in bit 14870, where bit 0 is the first bit of the identification: such an
+        // error changes the ICRC in the same way as a clear DF bit together with another identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),

@@ -68,7 +68,8 @@ pub enum RefusalCause {
     /// The payload does not have the length that the opcode and the path MTU demand.
     #[error("the payload has not the length that the opcode and the path MTU demand")]
     PayloadLength,
-    /// The DMA length in the RETH is above 2^31, or does not equal the payload of all packets of the message.
+    /// The DMA length in the RETH is above 2^31, differs from the sum of the payload lengths of the message's packets,
+    /// or would need 2^23 or more READ response packets.
     #[error("the DMA length is above 2^31, or does not agree with the payload of the message's packets")]
     MessageLength,
     /// The peer has more outstanding READs than the queue pair permits.
@@ -93,7 +94,7 @@ pub enum RefusalCause {
     /// The syndrome of the acknowledgement is reserved.
     #[error("the syndrome of the acknowledgement is reserved")]
     ReservedSyndrome,
-    /// A READ response was lost before this READ response.
+    /// One or more READ response packets that come before this one were lost.
     #[error("a READ response before this one is missing")]
     ResponseGap,
     /// The READ response fits no outstanding READ, or has a wrong length.

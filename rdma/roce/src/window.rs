@@ -12,7 +12,7 @@ pub trait Window: Debug + Send {
     /// before the packets were acknowledged.
     fn on_ack(&mut self, n: u32, full: bool);
     /// Notes that packets were lost. The requester detects the loss by a sequence NAK, by missing READ responses, or by
-    /// an expired retransmission timer, but a tail probe does not count as a loss.
+    /// an expired retransmission timer. An expiry that only causes a tail probe does not count as a loss.
     fn on_loss(&mut self, now: Time);
     /// Notes that a congestion notification packet arrived.
     fn on_cnp(&mut self, now: Time);

@@ -76,7 +76,8 @@ fn a_sequence_nak_acknowledges_the_packets_before_it() {
     assert_eq!(pair.finish(), ok([3, 4]));
 }
 
-/// After a NAK, the requester of rxe ignores further NAKs until an ACK arrives.
+/// B sends an ACK before the NAK, because the requester of rxe ignores all NAKs after the first one until an ACK
+/// arrives.
 #[test]
 fn the_packets_before_a_gap_are_acknowledged_before_the_sequence_nak() {
     let mut pair = Pair::new();
@@ -88,8 +89,8 @@ fn the_packets_before_a_gap_are_acknowledged_before_the_sequence_nak() {
     assert_eq!(responses, expected);
 }
 
-/// The responses of a READ also acknowledge the READ, so it needs no ACK. An ACK between the responses would be fatal for
-/// the requester of rxe.
+/// The responses of a READ also acknowledge the READ, so it needs no ACK. If an ACK arrives between the responses, the
+/// requester of rxe moves its queue pair to the error state.
 #[test]
 fn a_read_before_a_gap_is_not_acknowledged() {
     let mut pair = Pair::new();
@@ -121,7 +122,8 @@ fn another_sequence_nak_is_sent_when_the_requester_has_started_over() {
     pair.write(1, 10 * MTU);
     assert_eq!(pair.finish(), ok([1]));
     assert_eq!(pair.psns("NAK_SEQUENCE"), [PSN_A + 1; 2]);
-    // Only the first NAK follows an ACK, because no further packet was executed before the second NAK.
+    // B sends the first ACK before the first NAK. Before the second NAK, B sends no ACK, because it has executed no
+    // further packet. The second ACK acknowledges the whole WRITE.
     assert_eq!(pair.psns("ACK"), [PSN_A, PSN_A + 9]);
 }
 
@@ -383,9 +385,10 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.write(2, 20 * MTU);
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
-    // The first packet has the number 0. A requests an acknowledgement with every fourth packet (3, 7), with the last
-    // packet of the first message (9), and with the fourth packet after packet 9 (13). Packet 15 fills the congestion
-    // window of 16 packets, so it requests an acknowledgement although packet 13 has requested one.
+    // `asking` has the numbers of the packets that request an acknowledgement, counted from 0. The congestion window is
+    // 16 packets, and A requests an acknowledgement with every fourth packet (3, 7), with the last packet of the first
+    // message (9), and with the fourth packet after packet 9 (13). Packet 15 fills the congestion window, so it
+    // requests an acknowledgement although packet 13 has requested one.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

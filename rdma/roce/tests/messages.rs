@@ -212,7 +212,8 @@ fn a_queue_pair_sends_a_burst_before_the_next_one_sends() {
     assert_eq!(to_other, [0, 0, 0, 1, 1, 1, 0, 0, 1]);
 }
 
-/// Makes a pair with the settings that `change` sets. B has received a SEND of A and has not acknowledged the SEND yet.
+/// Makes two connected ends A and B, with `change` applied to their default settings. B has received a SEND of A and
+/// has not acknowledged the SEND yet.
 fn unacknowledged(change: impl FnOnce(&mut Setup)) -> Pair {
     let mut pair = Pair::with(change);
     pair.b.recv(9, 10);

@@ -107,7 +107,7 @@ fn more_reads_than_responder_resources_are_an_invalid_request() {
     let mut pair = Pair::with(|setup| (setup.responder_resources, setup.initiator_depth) = (2, 3));
     pair.batches = true;
     (1..=3).for_each(|id| pair.read(id, 10));
-    // B refuses the third READ, but answers the two READs before it.
+    // B has two responder resources, so B refuses the third READ, but answers the two READs before it.
     let expected = [(1, WcStatus::Success), (2, WcStatus::Success), (3, WcStatus::RemoteInvalidRequest)];
     assert_eq!(pair.finish(), expected);
     assert_eq!(

@@ -307,8 +307,8 @@ fn message_length() {
         (opcode::WRITE_ONLY, 5, &FULL[..4]),
         (opcode::WRITE_ONLY, 3, &FULL[..4]),
         (opcode::READ_REQUEST, (1 << 31) + 1, &[]),
-        // The responses would take 2^23 PSNs, because the path MTU is 256 bytes. A request may take at most 2^23 - 1
-        // PSNs.
+        // The path MTU is 256 bytes, so the responses to this READ would take 2^23 PSNs. A request may take at most
+        // 2^23 - 1 PSNs.
         (opcode::READ_REQUEST, 1 << 31, &[]),
     ] {
         let mut pair = Pair::new();
@@ -408,7 +408,7 @@ fn remote_access_that_is_withdrawn_in_the_middle_of_a_message() {
 }
 
 /// Makes A send a WRITE packet, and delivers an acknowledgement with the syndrome `syndrome` for this packet to A.
-/// Returns the refusal cause of the acknowledgement, and A's completions.
+/// Returns the cause for which A refuses the acknowledgement, or `None` if A does not refuse it, and A's completions.
 fn answered(syndrome: Syndrome) -> (Option<RefusalCause>, Vec<(u64, WcStatus)>) {
     let mut pair = Pair::new();
     pair.silence(A);

@@ -49,8 +49,8 @@ const POLLS: u32 = 64;
 /// the same time limit of 98 seconds.
 const LONGEST: Duration = Duration::from_secs(98);
 
-/// A queue pair that a connection shares with the driver's table. The connection changes the state of the queue pair,
-/// and the program may destroy the queue pair at any time.
+/// A queue pair that a connection shares with the driver's table. The connection changes the state of the queue pair.
+/// The program may destroy the queue pair at any time; the value is `None` from then on.
 pub(crate) type SharedQp = Arc<Mutex<Option<sys::RawQp>>>;
 
 /// Locks the queue pair. The locked value is `None` if the queue pair is destroyed.
@@ -276,8 +276,9 @@ impl Channel {
         Ok(connections.events.pop_front())
     }
 
-    /// Returns true if the program can take a CM event. If `now` is given, the function requests CM events from the
-    /// Linux kernel only after the minimum time (`ASKING`) since the last request.
+    /// Returns true if the program can take a CM event. If no CM event is queued, the function requests CM events from
+    /// the Linux kernel. If `now` is given, the function requests them only if the minimum time (`ASKING`) has passed
+    /// since the last request.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {

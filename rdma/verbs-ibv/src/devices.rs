@@ -13,7 +13,8 @@ const CLASS: &str = "/sys/class/infiniband";
 pub struct RdmaDevice {
     /// The device's name, for example `mlx5_0` or `rxe0`.
     pub name: String,
-    /// True if the device is a software device (rxe or siw). In sysfs, a software device has the file `parent`.
+    /// True if the device is a software device (rxe or siw). A device is recognised as a software device by the file
+    /// `parent` in its sysfs folder.
     pub is_soft: bool,
     /// The device's RDMA ports, in the order of their numbers.
     pub ports: Vec<RdmaPort>,

@@ -258,8 +258,9 @@ impl Driver for Ibv {
 
     fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
         self.check_process()?;
-        // The table of queue pairs stays locked until the completions of this queue pair are removed, because the
-        // device may immediately give the same number to a new queue pair.
+        // `forget` removes all completions with this queue pair's number, and the device may immediately give the same
+        // number to a new queue pair. The table of queue pairs stays locked until `forget` returns, so no program can
+        // post to the new queue pair, and no completion of the new queue pair is removed.
         let mut pairs = self.qps.0.write().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.remove(&num).ok_or_else(|| unknown_qp(num))?;
         // A thread that still has a reference to this `QueuePair` finds `None` instead of the queue pair.
@@ -387,8 +388,8 @@ impl Driver for Ibv {
     }
 
     fn interrupt(&self, on: WaitOn) {
-        // If `on` contains only destroyed objects, this function does nothing, because no new wait can begin on a
-        // destroyed object.
+        // If `on` contains only destroyed objects, this function does nothing: no new wait can begin on a destroyed
+        // object, and a wait that began before the destruction is not ended.
         if let Some(queue) = on.cq.and_then(|id| self.queues.get(id)) {
             queue.interrupt.set();
         } else if let Some(channel) = on.channel.and_then(|id| self.channels.get(id)) {

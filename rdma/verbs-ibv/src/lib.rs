@@ -4,9 +4,9 @@
 //! these libraries. [`devices`], which reads only sysfs, and [`owner_of`], which searches only the result of
 //! [`devices`], need neither librdmacm nor libibverbs.
 //!
-//! This crate starts no thread, because the device itself executes one-sided operations. The program polls for
-//! completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever the program polls
-//! for CM events or waits.
+//! This crate starts no thread. The device itself executes one-sided operations, so no thread has to execute them. The
+//! program polls for completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever
+//! the program polls for CM events or waits.
 //!
 //! ```rust
 //! use verbs_ibv::{VerbsConfig, devices, open, owner_of};

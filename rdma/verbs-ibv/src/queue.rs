@@ -16,14 +16,14 @@ use crate::sys::{self, Waker};
 
 /// The maximum number of completions that a wait takes from the device at once.
 const BATCH: usize = 16;
-/// A number that is larger than the number of completions in any queue.
+/// The limit of a poll that takes all completions. The limit is larger than the number of completions in any queue.
 const ALL: usize = usize::MAX;
 
 pub(crate) fn waker() -> Result<Waker, Error> {
     Waker::new().map_err(|e| Error::io("cannot make an eventfd", e))
 }
 
-/// The request of `Driver::interrupt` to end one wait on a completion queue or on an event channel. The
+/// A request to end one wait on a completion queue or on an event channel. `Driver::interrupt` makes the request. The
 /// request is a flag, and `waker` wakes the thread that sleeps in the wait.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
@@ -44,9 +44,9 @@ impl Interrupt {
     /// Clears the request to end the wait. Returns true if there was a request.
     pub(crate) fn take(&self) -> bool {
         // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
-        // often. This function does not drain the waker, because a drain could come too early: `set` sets the flag
-        // first, and writes to the waker later. A thread that sleeps on the waker's file descriptor drains the waker
-        // when the thread wakes up.
+        // often. This function does not drain the waker: `set` sets the flag first and writes to the waker later, so a
+        // drain here could come before the write and have no effect. Instead, a thread that sleeps on the waker's file
+        // descriptor drains the waker when the thread wakes up.
         self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }
@@ -124,7 +124,8 @@ impl IbvCq {
     }
 
     /// Removes the completions of a destroyed queue pair. A device may keep the completions of a destroyed queue pair,
-    /// and may give the number of the destroyed queue pair to a new queue pair.
+    /// and may give the number of the destroyed queue pair to a new queue pair. The kept completions would then count
+    /// as completions of the new queue pair.
     pub(crate) fn forget(&self, qp: QpNum) {
         let mut taken = self.taken();
         // An error is ignored, because a failed queue has no completions to remove and reports the error to the next

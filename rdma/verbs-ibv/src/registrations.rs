@@ -3,7 +3,8 @@
 //! If a program deallocates a protection domain with kept registrations, the protection domain is kept as well. When a
 //! program allocates a protection domain later, it receives the kept protection domain with its registrations. Because
 //! registrations are kept, the buffers of a session are already registered if a program ends the session and begins
-//! another session with the same buffers. A protection domain never belongs to two sessions at the same time.
+//! another session with the same buffers. Although protection domains are used again, a protection domain never belongs
+//! to two sessions at the same time.
 
 use std::{
     any::Any,
@@ -98,8 +99,8 @@ impl Registrations {
     pub(crate) fn dealloc_pd(&self, id: PdId) -> Result<(), Error> {
         let mut tables = self.tables();
         let domain = tables.domains.get(&id).ok_or_else(|| unknown_pd(id))?;
-        // Each queue pair, each kept registration and each registration in progress has a reference to the protection
-        // domain.
+        // `domain` has one reference to the protection domain, and each kept registration has one. If there are more
+        // references, a queue pair or a registration in progress still uses the protection domain.
         if domain.regions > 0 || Arc::strong_count(&domain.pd) > 1 + domain.kept.len() {
             return Err(Error::Busy("the protection domain has regions or queue pairs"));
         }
@@ -176,8 +177,8 @@ impl Registrations {
             let owner = Arc::downgrade(memory.owner());
             domain.kept.push(Kept { mr, addr: memory.addr(), len: memory.len(), access, owner });
         }
-        // `memory` may have the last reference to its owner. `memory` is dropped before `purge` is called, because
-        // `purge` removes only the kept registrations whose owner was dropped.
+        // `purge` removes only the kept registrations whose owner was dropped. `memory` may have the last reference to
+        // its owner, so `memory` is dropped before `purge` is called.
         drop(memory);
         let gone = tables.purge();
         drop(tables);

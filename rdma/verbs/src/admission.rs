@@ -142,13 +142,13 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
     /// Never returns a connection for which `may` returns false. Returns `None` if no connection may be closed.
     ///
-    /// A source with at least two connections more than `source` can lose a connection. If `source` has no connection,
-    /// another source can even lose its only connection, but not while a request of that connection is in progress. A
-    /// connection of the source with the most connections is displaced first. Among the connections of one source, the
-    /// oldest connection that had no request yet is displaced first, and the oldest idle connection is displaced next.
-    /// A connection with a request in progress is displaced after all other connections, unless its source has more
-    /// than half of all connections. A source with more than half of all connections must not keep other sources out by
-    /// requests that never end.
+    /// Another source can lose a connection if it has at least two connections more than `source` has. If `source` has
+    /// no connection, another source can even lose its only connection, but not while a request of that connection is
+    /// in progress. A connection of the source with the most connections is displaced first. Among the connections of
+    /// one source, the oldest connection that had no request yet is displaced first, and the oldest idle connection is
+    /// displaced next. A connection with a request in progress is displaced after all other connections, unless its
+    /// source has more than half of all connections. A source with more than half of all connections must not keep
+    /// other sources out by requests that never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
@@ -163,9 +163,9 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
             admitted.source != source && loses(self.of(admitted.source), busy) && may(**key)
         });
         // The closure `order` returns a tuple, and the connection with the lowest tuple is displaced. The first element
-        // of the tuple is true only for a busy connection of a source with at most half of all connections, so that
-        // this connection is displaced after all other connections. The second element of the tuple is lowest for the
-        // connections of the source with the most connections.
+        // of the tuple is true only for a busy connection of a source with at most half of all connections. Such a
+        // connection is displaced after all other connections, because `true` is higher than `false`. The second
+        // element of the tuple is lowest for the connections of the source with the most connections.
         let order = |(key, admitted): &(&K, &Admitted<S>)| {
             let number = self.of(admitted.source);
             let last = admitted.activity == Activity::Busy && 2 * number <= self.len();
@@ -296,9 +296,9 @@ mod tests {
             assert_eq!(server.arrive(&format!("10.0.2.{n}")), InPlaceOf(hog));
             server.admission.set(server.next - 1, Activity::Idle);
         }
-        // If a source network has at most half of all connections, its busy connections are displaced after
-        // the idle connections of all source networks. The source network 10.0.0.1 has 16 of 32 connections
-        // now, so the new connection displaces the oldest idle connection of all.
+        // If a source network has at most half of all connections, its busy connections are displaced after the idle
+        // connections of all source networks. The source network 10.0.0.1 has 16 of 32 connections now, so the new
+        // connection displaces the oldest idle connection of all source networks.
         assert_eq!(server.arrive("10.0.3.1"), InPlaceOf(0));
     }
 

@@ -18,8 +18,8 @@ pub struct ConnParam {
     pub responder_resources: u8,
     /// The number of READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
-    /// The number of retries, 0-7, after a time-out or a sequence error before a request fails; both sides use the
-    /// value of the active side.
+    /// The number of retries, 0-7, that a requester makes after time-outs before a request fails. An RDMA device also
+    /// counts retries after sequence errors. Both sides use the value of the active side.
     pub retry_count: u8,
     /// The number of retries, 0-7, that the peer may make after an RNR NAK of this side; 7 means that there is no
     /// limit.

@@ -40,7 +40,7 @@ pub struct Access {
     /// True if the device may write received messages and the results of READs to the region.
     pub local_write: bool,
     /// True if peers may write the region by WRITEs. If `remote_write` is true, the verbs provider also grants
-    /// `local_write`.
+    /// `local_write`, because libibverbs requires this.
     pub remote_write: bool,
     /// True if peers may read the region by READs.
     pub remote_read: bool,
@@ -196,8 +196,9 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
-    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory, unless
-    /// the verbs provider keeps the registration.
+    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory. An exception
+    /// is a verbs provider with the option `keep_registrations`, which keeps the registration for a later call of
+    /// [`reg_mr`](Self::reg_mr) with the same memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
     /// Creates a completion queue with room for `depth` completions.

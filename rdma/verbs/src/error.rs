@@ -54,11 +54,11 @@ pub enum Error {
         /// The number of bytes of the scatter-gather element.
         length: u64,
     },
-    /// The state of the queue pair, which the text names, does not permit the call.
+    /// The state of the queue pair does not permit the call. The text names the state, for example "not connected".
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
-    /// Other objects use the object that the call was to destroy, or another listener has the port on which the call
-    /// was to listen. The text says which objects these are.
+    /// The failed call was to destroy an object that other objects still use, or to listen on a port that another
+    /// listener has. The text says which objects these are.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.

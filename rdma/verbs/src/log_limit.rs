@@ -37,8 +37,8 @@ impl<K> Default for LogLimit<K> {
 /// The state of the limit for one peer: how many log lines it has recently caused, and how many were left out.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// The number of log lines that are counted against the limit [`BURST`]. Each log line that is written adds 1, and
-    /// each [`PERIOD`] that passes subtracts 1.
+    /// The number of written log lines that still count against the limit [`BURST`]. Each log line that is written adds
+    /// 1, and each [`PERIOD`] that passes subtracts 1.
     written: u32,
     /// The time at which the present [`PERIOD`] began; `None` if `written` is 0.
     since: Option<Instant>,

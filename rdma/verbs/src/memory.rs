@@ -65,8 +65,7 @@ impl Memory {
         self.len == 0
     }
 
-    /// The owner that keeps the range mapped. Until the owner is dropped, the addresses of the range refer to the same
-    /// bytes.
+    /// The owner that keeps the range mapped. Until the owner is dropped, the range stays mapped at the same addresses.
     pub fn owner(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.owner
     }

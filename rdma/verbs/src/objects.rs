@@ -161,9 +161,10 @@ impl Pd {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // Rust drops fields in the order of their declaration, so `memory` is dropped before `pd`. The verbs provider may
-    // keep a registration for later use. When `pd` is dropped, the verbs provider can remove the kept registration only
-    // if the owner of the memory was dropped before `pd`, and `memory` may have the last reference to this owner.
+    // When an `Mr` is dropped, the verbs provider may keep the registration for later use. When `pd` is dropped, the
+    // verbs provider removes a kept registration if the owner of its memory was dropped before. The field `memory` may
+    // have the last reference to this owner, so `memory` must be dropped before `pd`. Rust drops fields in the order of
+    // their declaration.
     pd: Pd,
 }
 
@@ -178,7 +179,7 @@ impl Mr {
         self.keys.lkey
     }
 
-    /// The key that the packets of peers must contain.
+    /// The RKey, which the packets of peers must contain to access the region.
     pub fn rkey(&self) -> u32 {
         self.keys.rkey
     }

@@ -11,10 +11,10 @@ use crate::{
 pub enum EligibleWorkers {
     /// Every worker may get the event.
     Anybody,
-    /// The workers that take this data id.
+    /// Only the workers whose [`Filter`](crate::ring::Filter) takes this data id may get the event.
     DataId(u16),
-    /// The worker that has this member number in the load-balancer tables. If no worker with this member number can get
-    /// events at present, any worker may get the event.
+    /// The worker that has this member number in the load balancer's tables may get the event. If no worker with this
+    /// member number can get events at present, any worker may get the event.
     Member(u16),
 }
 

@@ -5,17 +5,17 @@ use std::time::Duration;
 /// The back-pressure policy, which decides about events for which no worker has room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackPressure {
-    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the bridge finds the
-    /// value of [`EligibleWorkers`](super::EligibleWorkers) that the most waiting events have. The newest event with
-    /// this value is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the bridge groups
+    /// the waiting events by the workers that may get them ([`EligibleWorkers`](super::EligibleWorkers)). The newest
+    /// event of the largest group is lost.
     #[default]
     Hold,
     /// No event waits for room in a ring. If no ring has room for an event when the event is complete, the event is
     /// lost.
     DropNewest,
-    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the bridge finds the
-    /// value of [`EligibleWorkers`](super::EligibleWorkers) that the most waiting events have. The oldest event with
-    /// this value is lost.
+    /// Complete events wait for room in a ring. If more than [`Config::most_waiting`] events wait, the bridge groups
+    /// the waiting events by the workers that may get them ([`EligibleWorkers`](super::EligibleWorkers)). The oldest
+    /// event of the largest group is lost.
     DropOldest,
 }
 
@@ -38,8 +38,8 @@ pub struct Config {
     /// The maximum number of workers that are subscribed at the same time.
     pub max_workers: u32,
     /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, the
-    /// bridge finds the value of [`EligibleWorkers`](super::EligibleWorkers) that the most waiting events have. One
-    /// event with this value is lost, so that a slow worker does not cause losses for other workers.
+    /// bridge groups the waiting events by the workers that may get them ([`EligibleWorkers`](super::EligibleWorkers)).
+    /// One event of the largest group is lost, so that a slow worker does not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.

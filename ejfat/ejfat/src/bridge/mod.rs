@@ -15,10 +15,11 @@
 //! [`Dispatcher::poll_action`].
 //!
 //! Every event that was opened has one outcome: announced to a worker, incomplete, or lost for one cause
-//! ([`EventLossCause`]). Every delivery ends when the worker releases the event, or when the worker ends. An event that
-//! a worker had when it ended is delivered again to a worker that uses version 2 of the event ring's protocol, if the
-//! bridge's memory has a copy of the event. An event that must be delivered again waits for another worker for at most
-//! [`Config::hold`]. A flag in the event's new descriptor shows that the event is delivered again.
+//! ([`EventLossCause`]). Every delivery ends when the worker releases the event, or when the worker ends. If a worker
+//! ends before it releases an event, the event is delivered again to a worker that uses version 2 of the event ring's
+//! protocol, provided that the bridge's memory has a copy of the event. An event that must be delivered again waits for
+//! another worker for at most [`Config::hold`]. A flag in the event's new descriptor shows that the event is delivered
+//! again.
 
 mod action;
 mod config;
@@ -78,7 +79,8 @@ pub struct Dispatcher {
     waiting: VecDeque<EventBufferId>,
     /// The workers that ended and whose rings are kept, in the order in which the workers ended.
     ended: VecDeque<EndedWorker>,
-    /// True if the bridge keeps the events of a worker that ends.
+    /// True until [`Dispatcher::forget_all`] is called. While `keeps` is true, the bridge keeps the events of a worker
+    /// that ends, to deliver them again.
     keeps: bool,
     workers: Workers,
     counters: Counters,
@@ -144,7 +146,7 @@ impl Dispatcher {
             self.gave_up(before);
         }
         self.counters.opened += 1;
-        // Incomplete events may take at most half of a ring, because their lengths are only claimed by headers.
+        // Incomplete events may take at most half of a ring, because a header may claim more bytes than will arrive.
         let (state, location) = match self.workers.choose(opened.target, opened.length, Need::Reassembly) {
             WorkerChoice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
@@ -396,7 +398,8 @@ impl Dispatcher {
         self.workers.stats()
     }
 
-    /// Returns the workers that have unreleased events. The caller must read the credit words of the returned workers.
+    /// Returns the workers that have unreleased events. These workers may release events at any time, so the caller
+    /// must read their credit words and pass the words to [`Self::look`].
     pub fn with_events_out(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.workers.with_events_out()
     }

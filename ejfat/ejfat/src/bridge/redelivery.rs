@@ -58,7 +58,7 @@ impl AnnouncedEvent {
 pub(super) struct EndedWorker {
     worker: WorkerId,
     geometry: Geometry,
-    /// The time at which the bridge gives up the ring, even if events are still waiting.
+    /// The time at which the bridge gives up the ring, even if events in the ring still wait to be delivered again.
     until: Time,
     /// The events that wait to be delivered again, each with the number of its first ring slot. The oldest event is the
     /// first.

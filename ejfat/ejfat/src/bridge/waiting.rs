@@ -1,5 +1,5 @@
-//! The queue of complete events that wait for room in a ring. This module decides the order in which waiting events get
-//! room, and the event that is lost if too many events wait.
+//! The queue of complete events that wait for room in a ring. This module decides in which order waiting events get
+//! room, and which event is lost if too many events wait.
 
 use std::collections::HashMap;
 
@@ -83,7 +83,7 @@ impl Dispatcher {
         Some(self.event(id.slot())?.opened.target)
     }
 
-    /// Returns the value of [`EligibleWorkers`] that the most waiting events have.
+    /// Returns the most frequent value of [`EligibleWorkers`] among the waiting events.
     fn most_wanted(&self) -> Option<EligibleWorkers> {
         let mut counts = HashMap::<EligibleWorkers, usize, FixedState>::default();
         for target in self.waiting.iter().filter_map(|&id| self.target(id)) {

@@ -33,8 +33,8 @@ pub(super) struct SubscribedWorker {
     filter: Filter,
     pub(super) placing: DeliveryMode,
     pub(super) slots: RingSlots,
-    /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
-    /// workers had when they ended.
+    /// True if the worker uses version 2 of the event ring's protocol. Such a worker may get an event that another
+    /// worker had when the other worker ended.
     pub(super) redelivery: bool,
     /// The newest announced event that begins in each slot, or `None` if there is no such event or the
     /// bridge's memory has no copy of it. The list ends with the highest slot at which an announced event
@@ -46,7 +46,7 @@ pub(super) struct SubscribedWorker {
     blocked: bool,
     stalled: bool,
     /// True if the worker gets one event although it is stalled. Some workers release an event only when the next event
-    /// comes.
+    /// comes, and would stay stalled without it.
     trial: bool,
     last_sent: Time,
     /// The last time at which the worker released an event. If an event is announced to the worker while the worker has
@@ -97,8 +97,8 @@ pub struct WorkerStats {
     pub outstanding: u32,
     /// The number of changes of the worker's credit words to values that are not a valid credit.
     pub wrong_credits: u64,
-    /// True if the worker uses version 2 of the event ring's protocol, in which the worker may get events that other
-    /// workers had when they ended.
+    /// True if the worker uses version 2 of the event ring's protocol. Such a worker may get an event that another
+    /// worker had when the other worker ended.
     pub redelivery: bool,
 }
 

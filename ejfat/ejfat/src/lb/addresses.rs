@@ -43,7 +43,8 @@ impl<T: Copy> Addresses<T> {
 
 /// A hash table with linear probing, which does not change after its creation. A key is stored at the index that its
 /// hash selects, or at the first free index after this index. The table is at least half empty. All keys of the table
-/// come from rules, so packets cannot add keys.
+/// come from rules. Senders of packets cannot add keys, so they cannot slow the table down by keys whose hashes
+/// collide.
 #[derive(Clone, Debug)]
 struct AddressTable<K, T> {
     places: Vec<Option<(K, T)>>,

@@ -8,13 +8,14 @@ use std::ops::Add;
 /// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'), where HC and m are the old checksum and the old
 /// 16-bit word, and HC' and m' are the new checksum and the new word. By RFC 1071, 2 (B), a one's complement sum can be
 /// computed in either byte order. By RFC 1071, 2 (C), a one's complement sum can be computed from words that are longer
-/// than 16 bits.
+/// than 16 bits. So a `Change` is the sum of ~m and m' over 32-bit words in native byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 
 impl Change {
-    /// Returns the change of a checksum when `bytes` are removed from the data over which the checksum is computed. The
-    /// number of removed bytes must be even, and their offset in this data must be even, too.
+    /// Returns the change of a checksum when `bytes` are removed from the data over which the checksum is computed. A
+    /// checksum is a sum of 16-bit words, so the number of removed bytes must be even, and their offset in this data
+    /// must be even, too.
     #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
         Self(sum(bytes, |word| !word, |word| !word))
@@ -29,8 +30,9 @@ impl Change {
     pub(super) fn apply(self, checksum: [u8; 2]) -> [u8; 2] {
         let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
         sum = (sum & 0xffff_ffff) + (sum >> 32);
-        // The variable `sum` has at most 34 bits before the loop, and at most 19 bits after the first addition in the
-        // loop. The second addition in the loop may leave a carry, which the third addition adds to the sum.
+        // Each addition in the loop adds the bits above the lowest 16 bits to the lowest 16 bits. The variable `sum`
+        // has at most 34 bits before the loop, 19 bits after the first addition, 17 bits after the second addition, and
+        // 16 bits after the third addition.
         for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);
         }

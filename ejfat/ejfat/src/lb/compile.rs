@@ -152,7 +152,7 @@ struct Ranges {
     /// The first tick of each range of ticks, and the epoch of the range, or `None` if the range has no epoch. A range
     /// ends where the next range begins. The ticks below the first range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// All added prefixes that contain the prefix that was added last, followed by the prefix that was added last. Each
+    /// The added prefixes that contain the prefix that was added last, and this prefix itself as the last element. Each
     /// prefix in this list contains all later prefixes of the list.
     around: Vec<(TickPrefix, Epoch)>,
 }
@@ -204,7 +204,7 @@ mod tests {
         compiler.finish().0.len().div_ceil(all.calendar.len())
     }
 
-    /// Returns the epoch rules and slot rules for `count` ticks. Each tick has an epoch of its own, and the calendar of
+    /// Returns the epoch rules and slot rules of `count` epochs. Each epoch consists of one tick, and the calendar of
     /// each epoch has the slots in `slots`.
     fn epochs(count: u32, slots: &[u16]) -> Vec<Rule> {
         let lb = LbId::new(0).unwrap();

@@ -1,4 +1,4 @@
-//! Tables that change while packets flow.
+//! A data plane, whose tables can change while it forwards packets.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -20,7 +20,8 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// [`DataPlane::stage`] accepts tables only for ticks above all remembered ticks, so staged tables split no event. Each
 /// load balancer has its own ticks, because the ticks of different experiments are independent of each other. The
 /// destination addresses belong to the whole data plane, so a change of these addresses applies to all ticks at once. A
-/// source address is allowed if the tables for its packet's tick, or any tables for later ticks, allow this address.
+/// packet's source address is allowed if the tables for the packet's tick, or any tables for later ticks, allow this
+/// address.
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     destinations: Arc<Addresses<LbId>>,
@@ -119,9 +120,9 @@ impl DataPlane {
         self.of(lb).next().map(|(from, _)| from)
     }
 
-    /// Stages tables from a load balancer's next tick on, and returns the first tick of the staged tables. The staged
-    /// tables apply until the first tick of the next set. The next tick is one above the highest tick that the load
-    /// balancer remembers as routed. If no tick is remembered, the next tick is one above the highest tick that was
+    /// Chooses the first tick of a load balancer's new tables, stages the tables, and returns the chosen tick. The
+    /// staged tables apply until the first tick of the next set. The load balancer's next tick is one above the highest
+    /// tick that it remembers as routed. If no tick is remembered, the next tick is one above the highest tick that was
     /// remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables begin at the next
     /// tick if a tick is remembered as routed and the set that applies to the next tick has routed at least one packet.
     /// In all other cases, the new tables replace the set that applies to the next tick, and begin at the first tick of
@@ -233,14 +234,16 @@ impl DataPlane {
         self.of_mut(lb).set_horizon(horizon);
     }
 
-    /// Returns the number of packets that a load balancer routed although their ticks were above its horizon, and the
-    /// lowest and the highest stored tick of these packets. The result becomes `None` again when the load balancer is
-    /// reset, or when the horizon rises to [`BeyondHorizon::highest`] or above.
+    /// Returns the number of packets that a load balancer routed although their ticks were above its horizon. The
+    /// result also has the lowest and the highest of these ticks; [`BeyondHorizon`] says which ticks are stored. The
+    /// result is `None` before the first such packet. It becomes `None` again when the load balancer is reset, or when
+    /// the horizon rises to [`BeyondHorizon::highest`] or above.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }
 
-    /// Finds the counters for the members of a new set of tables.
+    /// Finds the counters of the members of the new set with the index `at`, and stores the indexes of these counters
+    /// in the set.
     fn find_places(&mut self, lb: LbId, at: usize) {
         match self.counters.places(&self.of(lb).sets[at].tables.clone()) {
             Some(places) => self.of_mut(lb).sets[at].places = places,
@@ -274,9 +277,9 @@ impl DataPlane {
 
     /// Forgets old ticks of all load balancers that have no horizon. A tick is old if no packet with this tick was
     /// routed since the previous call of this function. The caller should make the time between two calls so long that
-    /// an old tick belongs to no event in flight. Because old ticks are forgotten, a wrong tick from a sender whose
-    /// clock was wrong prevents the staging of new tables only for a short time. The caller should call this function
-    /// every few seconds.
+    /// an old tick belongs to no event in flight. Tables can be staged only for ticks above all remembered ticks. A
+    /// much too high tick from a sender whose clock was wrong therefore prevents the staging of new tables, but only
+    /// until this tick is forgotten. The caller should call this function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -292,8 +295,8 @@ impl DataPlane {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that applies to the tick after the highest tick that a load balancer remembers
-    /// as routed. If the load balancer has remembered no tick as routed so far, the result is the first tick of the
+    /// Returns the first tick of the set that applies to a load balancer's next tick, which [`DataPlane::stage_next`]
+    /// describes. If the load balancer has remembered no tick as routed so far, the result is the first tick of the
     /// current set.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
@@ -330,7 +333,8 @@ impl DataPlane {
         self.find_for(lb, from, &header).1.map(RouteRef::route)
     }
 
-    /// Returns the index of the set that applies to a datagram, and the route from the tables of this set.
+    /// Returns the index of the set that applies to a datagram, and the route that the tables of this set have for the
+    /// datagram.
     #[inline]
     fn find_for(
         &self,
@@ -357,7 +361,8 @@ impl DataPlane {
         found.into_iter().flatten().next().map(|found| found.route().member)
     }
 
-    /// Forwards a whole IP packet in place, as [`rewrite`] does. The counters of bytes count the whole packet.
+    /// Chooses the member that gets a whole IP packet, and rewrites the headers of the packet in place, as [`rewrite`]
+    /// does. The counters of bytes count the whole packet.
     ///
     /// # Errors
     /// Fails with the cause for which the packet is dropped.
@@ -375,7 +380,8 @@ impl DataPlane {
         let forwarded = rewrite::forward(tables, is_allowed, packet, header, bytes);
         let sent = forwarded.map(|(start, found)| (places[found.at], bytes.len() - start));
         let forwarded = forwarded.map(|(start, found)| Forwarded { start, route: found.route() });
-        // The source address of a dropped packet can still be read, because a dropped packet is not changed.
+        // `count` reads the source address only if the packet is dropped. A dropped packet is not changed, so it still
+        // has its source address.
         self.count(at, lb, || packet.from(bytes), &header, bytes.len(), sent);
         forwarded
     }
@@ -407,11 +413,11 @@ impl DataPlane {
 
     /// Finds unused members. A member is unused if two conditions were true for at least a minute: no packet was sent
     /// to the member, and the tables for ticks above the highest routed tick had no rule for the member.
-    /// [`DataPlane::members`] omits unused members, and [`DataPlane::gone`] has their packets instead. Tables for lower
-    /// ticks may still have a rule for an unused member. If no tables have a rule for it, the unused member loses its
-    /// own counters. The caller should call this function every few seconds. The function does nothing if it checked
-    /// the same tables less than a second ago. If `now` is earlier than in a previous call, the time of the previous
-    /// call is used.
+    /// [`DataPlane::members`] omits unused members, and [`DataPlane::gone`] includes their packets instead. Tables for
+    /// lower ticks may still have a rule for an unused member. If no tables have a rule for an unused member, the
+    /// member's own counters are removed, and only the totals of [`DataPlane::gone`] still include its packets. The
+    /// caller should call this function every few seconds. The function does nothing if it checked the same tables less
+    /// than a second ago. If `now` is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

@@ -18,13 +18,13 @@ use super::{
 
 /// A data plane that forwards packets by an image of the tables, for example hardware.
 pub trait Engine: std::fmt::Debug + Send {
-    /// Replaces the current image by another image, between two packets.
+    /// Replaces the current image by another image. The engine forwards each packet by only one of the two images.
     ///
     /// The guard of a load balancer is the lowest tick for which the two images may forward the load balancer's packets
-    /// differently. The engine refuses the new image if, since the last [`Engine::take`], the engine has forwarded a
-    /// packet whose tick is neither below the guard nor above the horizon of the packet's load balancer. The refusal
-    /// prevents the segments of one event from going to different workers. A load balancer that is not in `guards` has
-    /// no guard and causes no refusal.
+    /// differently. The engine refuses the new image if, since the last [`Engine::take`], it has forwarded a packet
+    /// whose tick is at least the guard but not above the horizon. The guard and the horizon are those of the packet's
+    /// load balancer. The refusal prevents the segments of one event from going to different workers. A load balancer
+    /// that is not in `guards` has no guard and causes no refusal.
     ///
     /// # Errors
     /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in
@@ -39,8 +39,8 @@ pub trait Engine: std::fmt::Debug + Send {
     /// destination and the bytes of the new datagram, or `None` if the datagram is dropped.
     fn forward(&mut self, to: IpAddr, from: IpAddr, datagram: &[u8]) -> Option<(SocketAddr, Vec<u8>)>;
 
-    /// Returns the counters since the previous call of this function. In the returned counters, the numbers of bytes
-    /// are lengths of UDP payloads.
+    /// Returns what the engine has counted since the previous call of this function. In the returned counters, the
+    /// numbers of bytes are lengths of UDP payloads.
     fn take(&mut self) -> EngineCounters;
 }
 
@@ -57,12 +57,12 @@ pub enum EngineError {
         .lb.get()
     )]
     Late {
-        /// The load balancer to which the packet belonged.
+        /// The load balancer to which the forwarded packet belonged.
         lb: LbId,
     },
 }
 
-/// The counters of an engine since the previous [`Engine::take`].
+/// What an engine has counted since the previous [`Engine::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
     /// The numbers of dropped packets that belong to no load balancer.
@@ -75,10 +75,10 @@ pub struct EngineCounters {
     /// The number of packets to which each set of tables applied. The key of a set is its load balancer and its first
     /// tick.
     pub sets: BTreeMap<(LbId, u64), SetCounters>,
-    /// The highest tick, not above the horizon, that each load balancer forwarded.
+    /// For each load balancer, the highest tick of its forwarded packets. Ticks above the horizon are ignored.
     pub newest: BTreeMap<LbId, u64>,
-    /// The number of packets that each load balancer forwarded although their ticks were above its horizon, with the
-    /// lowest and the highest of these ticks.
+    /// For each load balancer, the number of packets that it forwarded although their ticks were above its horizon,
+    /// with the lowest and the highest of these ticks.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 
@@ -130,7 +130,8 @@ impl DataPlane {
             });
             !Arc::ptr_eq(a, b)
         };
-        // The first set also applies to all ticks below its own first tick, so tick 0 is compared, too.
+        // The lowest tick with different tables is the first tick of a set, or tick 0, because the first set also
+        // applies to all ticks below its own first tick.
         let begins = ours.iter().chain(theirs.iter()).map(|set| set.from);
         std::iter::once(0).chain(begins).filter(|&from| differ(from)).min()
     }

@@ -10,7 +10,8 @@
 //!
 //! # Source
 //! `fpga/rtl/lb_tables_pkg.sv` defines the fields of each table's entries, and the hash of addresses. The SystemVerilog
-//! file lists the highest field of an entry first.
+//! file lists the fields of an entry from the highest bits to the lowest bits, and this module adds them from the
+//! lowest bits to the highest bits.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,11 +32,11 @@ named! {
     pub enum ImageTable {
         /// The destination addresses, each with its load balancer.
         Destinations = "destination addresses",
-        /// The allowed source addresses, each with the last set of tables that allows the address.
+        /// The allowed source addresses, each with the highest number of a table set that allows the address.
         Sources = "source addresses",
         /// The first ticks of all ranges of ticks, as a binary search tree.
         Begins = "ranges of ticks",
-        /// The ranges of ticks, each with the number of its set of tables and with the index of its epoch.
+        /// The ranges of ticks, each with the number of its table set and with the index of its epoch.
         Ranges = "ranges of ticks",
         /// The epochs, each with the location of its calendar in the table [`ImageTable::Slots`].
         Epochs = "epochs",
@@ -47,7 +48,8 @@ named! {
 
     /// All tables, in the order of their discriminants.
     ALL;
-    /// Returns the name of the table's entries for error messages. `Begins` and `Ranges` have the same name.
+    /// Returns the name of the table's entries for error messages. The tables `Begins` and `Ranges` have the same name,
+    /// because both have one entry for each range of ticks.
     name;
 }
 
@@ -67,8 +69,8 @@ impl ImageTable {
 /// The number of parts of which an address table consists. The hash of an address selects one row in each
 /// part, and the address is stored in one of these rows.
 const WAYS: usize = 4;
-/// The number of rows of each of the [`WAYS`] parts of an address table. In hardware, the table of
-/// destinations has only the first [`DESTINATION_ROWS`] rows.
+/// The number of rows of each of the [`WAYS`] parts of an address table. In hardware, each part of the table of
+/// destinations has only the first [`DESTINATION_ROWS`] of these rows.
 const ROWS: usize = 256;
 const ADDRESS_ENTRIES: usize = WAYS * ROWS;
 const DESTINATION_ROWS: usize = 32;
@@ -80,7 +82,7 @@ const MEMBERS: usize = 1024;
 /// The reason why tables do not fit into an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// A table of the image has too few entries.
+    /// The load balancers together need more entries in a table than hardware has.
     #[error("all load balancers together have {count} {what}, and hardware takes {limit}; remove some, or wait until old tables are out of use", what = table.name())]
     Full {
         /// The table that has too few entries.
@@ -119,7 +121,7 @@ pub struct Image {
     members: Vec<(LbId, u16)>,
     /// The epoch id of each entry in [`ImageTable::Epochs`].
     epochs: Vec<u32>,
-    /// The first tick of each set, for each load balancer that has a destination address.
+    /// The first tick of each table set, for each load balancer that has a destination address.
     sets: BTreeMap<LbId, Vec<u64>>,
 }
 
@@ -162,8 +164,8 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// Returns the load balancers that have a destination address, each with the first ticks of its sets. The position
-    /// of a tick in the slice is the number of its set.
+    /// Returns the load balancers that have a destination address, each with the first ticks of its table sets. The
+    /// index of a first tick in the slice is the number of the table set.
     pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
@@ -229,7 +231,7 @@ struct Builder {
 const NONE: u16 = u16::MAX;
 
 impl DataPlane {
-    /// Compiles all sets of all load balancers into one image.
+    /// Compiles all table sets of all load balancers into one image.
     ///
     /// # Errors
     /// Fails if the tables do not fit into an image.
@@ -257,7 +259,7 @@ impl DataPlane {
     }
 }
 
-/// Returns the sender addresses that a load balancer allows, each with the index of the last set of tables that allows
+/// Returns the sender addresses that a load balancer allows, each with the highest number of a table set that allows
 /// the address.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
@@ -273,8 +275,8 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 
 impl Builder {
     /// Puts each address into one of the four rows that the hash of the address selects. If all four rows are in use,
-    /// the new address replaces the old address in one of these rows. The replaced address is then put into another of
-    /// its own four rows, if necessary by one more replacement.
+    /// the new address takes one of these rows, and the address that was in this row is put into another of its own
+    /// four rows. This address may also find its four rows in use, and is then treated like a new address.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -294,8 +296,9 @@ impl Builder {
                     places[free] = Some(unplaced);
                     break;
                 }
-                // Each replacement is in another part of the table than the one before. Otherwise two addresses could
-                // replace each other for ever.
+                // The removed address searches for a row next. If it finds no free row, it takes the row of a third
+                // address in another part of the table. In the same part, it would take its old row back, and the two
+                // addresses would remove each other without end.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));
@@ -316,7 +319,7 @@ impl Builder {
 
     fn load_balancer(&mut self, lb: LbId, sets: &Sets) -> Result<(), ImageError> {
         for (at, set) in sets.sets.iter().enumerate() {
-            // The first set also applies to all ticks below its own first tick.
+            // The first table set also applies to all ticks below its own first tick.
             let from = if at == 0 { 0 } else { set.from };
             let end = sets.sets.get(at + 1).map(|next| next.from);
             if end.is_some_and(|end| end <= from) {
@@ -380,8 +383,9 @@ impl Builder {
         self.epochs.insert((epoch, first, len), place);
         self.image.epochs.push(epoch.id);
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
-        // If the table of slots is full and the calendar has no slots, `first` can be equal to `SLOTS`. A field of 14
-        // bits cannot hold `SLOTS`, so 0 is stored instead.
+        // The number `first` is the index of the calendar's first slot. If the table of slots is full and the calendar
+        // has no slots, `first` can be equal to `SLOTS`. A field of 14 bits cannot hold `SLOTS`, so the remainder 0 is
+        // stored, which no look-up uses.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)
@@ -415,11 +419,12 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // A look-up counts the nodes of the tree that are not above the packet's load balancer and tick. The count is
-        // the index of the packet's range in `ImageTable::Ranges`. Unused nodes contain the highest tick of the last
-        // load balancer, so a look-up of exactly this tick also counts all unused nodes, and finds the last index.
-        // The last entry of `ImageTable::Ranges` becomes a copy of the last used entry, so that this look-up finds
-        // the right range, too.
+        // Each node of the tree contains the load balancer and the first tick of one range. Hardware finds the range of
+        // a packet by counting the nodes that are equal to or lower than the packet's load balancer and tick: the count
+        // is the index of the range in `ImageTable::Ranges`. Unused nodes contain the highest tick of the last load
+        // balancer. For a packet with exactly this tick, hardware also counts all unused nodes, and the count is the
+        // last index of `ImageTable::Ranges`. The entry with the last index becomes a copy of the last used entry, so
+        // that hardware finds the right range for this packet, too.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

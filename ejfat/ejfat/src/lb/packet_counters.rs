@@ -83,7 +83,8 @@ impl PacketCounters {
 
     /// Returns the indexes of the counters for the members of new tables. A member of the new tables that already has
     /// counters keeps these counters. Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have
-    /// counters. If the result is `None`, the caller must call [`PacketCounters::all_places`].
+    /// counters after the members of the new tables were added. If the result is `None`, the caller must call
+    /// [`PacketCounters::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));

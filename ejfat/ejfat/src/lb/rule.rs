@@ -94,8 +94,8 @@ pub struct Forward {
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
-    /// The number of bits of a packet's entropy or port select that choose one of the member's UDP ports. The
-    /// packet is sent to the UDP port `port` plus the number in the lowest `port_bits` bits.
+    /// The number of bits of a packet's entropy or port select that choose one of the member's UDP ports. The packet is
+    /// sent to the UDP port `port` plus the number in the lowest `port_bits` bits of the entropy or port select.
     pub port_bits: u8,
     /// True if packets to the member keep the LB header.
     pub keep_lb_header: bool,
@@ -139,14 +139,14 @@ pub enum Rule {
     Destination {
         /// The address of the load balancer.
         address: IpAddr,
-        /// The load balancer to which packets belong.
+        /// The load balancer to which packets to `address` belong.
         lb: LbId,
     },
     /// The load balancer takes packets from this address.
     Source {
-        /// The load balancer that takes the packets.
+        /// The load balancer that takes packets from `address`.
         lb: LbId,
-        /// The source address of the packets.
+        /// The source address whose packets the load balancer takes.
         address: IpAddr,
     },
     /// The ticks with the prefix `ticks` belong to the epoch `epoch`. If the prefixes of several rules match, the
@@ -156,10 +156,10 @@ pub enum Rule {
         lb: LbId,
         /// The ticks that belong to the epoch.
         ticks: TickPrefix,
-        /// The epoch, which decides how a slot is selected.
+        /// The epoch, which also says how a packet's calendar slot is selected.
         epoch: Epoch,
     },
-    /// A slot of an epoch's calendar leads to a member.
+    /// A slot of an epoch's calendar is assigned to a member, which gets the packets of this slot.
     Slot {
         /// The load balancer to which the epoch belongs.
         lb: LbId,
@@ -193,9 +193,9 @@ pub enum RuleKey {
     },
     /// The key of [`Rule::Source`].
     Source {
-        /// The load balancer that takes the packets.
+        /// The load balancer that takes packets from `address`.
         lb: LbId,
-        /// The source address of the packets.
+        /// The source address whose packets the load balancer takes.
         address: IpAddr,
     },
     /// The key of [`Rule::Epoch`].
@@ -275,7 +275,7 @@ impl RuleKey {
     }
 }
 
-/// Returns the rules of a calendar with 512 slots, which are assigned to `members` in turn. A member that is listed
+/// Returns the rules of a calendar with 512 slots. The slots are assigned to `members` in turn. A member that is listed
 /// several times gets more slots. If `members` is empty, no rules are returned.
 pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
     let slots = (0..512).zip(members.iter().cycle());

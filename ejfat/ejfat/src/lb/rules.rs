@@ -128,7 +128,7 @@ impl Rules {
         destinations.chain(sources).chain(epochs).chain(slots).chain(members)
     }
 
-    /// Returns the rules of one load balancer without its destination addresses.
+    /// Returns the rules of one load balancer, except the rules that give it its addresses ([`Rule::Destination`]).
     pub fn of(&self, lb: LbId) -> Self {
         let (none, most) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::from(u128::MAX)));
         Self {
@@ -154,12 +154,12 @@ impl Rules {
         last.into_iter().max().flatten()
     }
 
-    /// Returns the rules for the destination addresses of all load balancers, without any other rules.
+    /// Returns only the rules that give addresses to load balancers ([`Rule::Destination`]).
     pub fn destinations(&self) -> Self {
         Self { destinations: self.destinations.clone(), ..Self::default() }
     }
 
-    /// Returns the rules for the destination addresses of one load balancer.
+    /// Returns only the rules that give addresses to the load balancer `lb` ([`Rule::Destination`]).
     pub fn destinations_of(&self, lb: LbId) -> Self {
         let destinations = copied(self.destinations.iter().filter(|(_, of)| **of == lb));
         Self { destinations, ..Self::default() }

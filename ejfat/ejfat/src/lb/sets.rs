@@ -54,7 +54,8 @@ pub enum WithdrawError {
         /// The first tick of the tables that were to be withdrawn.
         from: u64,
     },
-    /// A packet was looked up in the tables, so events could be split by a withdrawal.
+    /// The tables have already routed or dropped a packet. A withdrawal could split the event of this packet, because
+    /// later segments of the event would be looked up in other tables.
     #[error(
         "packets met the tables from tick {from} on already, so to withdraw them could split events; stage others from a later tick"
     )]
@@ -87,11 +88,12 @@ impl Set {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
     /// The number of packets whose ticks were above the horizon when the packets were routed. When the horizon rises
-    /// but stays below `highest`, the number does not decrease.
+    /// but stays below `highest`, the number does not decrease, because the load balancer does not know how many of
+    /// these packets have ticks that are still above the horizon.
     pub packets: u64,
-    /// The lowest tick above the horizon that is stored. A load balancer stores only two of the ticks that it routed
-    /// above its horizon: the lowest one in `lowest`, and the highest one in `highest`. When the horizon rises to
-    /// `lowest` or higher but stays below `highest`, `lowest` is set to `highest`, the only tick that is still stored.
+    /// The lowest stored tick above the horizon. A load balancer stores only two of the ticks that it routed above its
+    /// horizon: the lowest one in `lowest`, and the highest one in `highest`. When the horizon rises to `lowest` or
+    /// higher but stays below `highest`, only `highest` is still above the horizon, so `lowest` is set to `highest`.
     pub lowest: u64,
     /// The highest routed tick above the horizon.
     pub highest: u64,
@@ -105,11 +107,10 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + DataPlane::MOST_STAGED }>,
-    /// The highest tick that was remembered as routed since the last call of [`DataPlane::age`]. Calls of
-    /// [`DataPlane::age`] skip a load balancer that has a `horizon`, and then leave `newest` and `before` as they are.
+    /// The highest tick that was remembered as routed since [`DataPlane::age`] last moved the value of `newest` to
+    /// `before`. [`DataPlane::age`] does so at each call, but skips load balancers that have a `horizon`.
     pub(super) newest: Option<u64>,
-    /// The highest tick that was routed between the last two calls of [`DataPlane::age`] that did not skip this load
-    /// balancer.
+    /// The former value of `newest` that [`DataPlane::age`] last moved to `before`; `None` if `newest` was `None`.
     pub(super) before: Option<u64>,
     /// The highest tick that was remembered when [`DataPlane::age`] forgot all ticks of the load balancer.
     /// [`DataPlane::age`] forgets all ticks of a load balancer that routed no packet since the previous call of
@@ -161,8 +162,8 @@ impl Sets {
     /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
     /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
     /// with [`StageError::Full`] if there is no room for another set. If `past_first` is true and a tick is remembered
-    /// as routed, `from` may be the first tick of the first set. The first set then applies to the ticks below `from`
-    /// only.
+    /// as routed, `from` may also be the first tick of the first set. All remembered ticks are below `from` in this
+    /// case, and the first set then applies only to the ticks below `from`.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -228,9 +229,9 @@ impl Sets {
 
     /// Adds `more`, which an engine counted, to the field `beyond`.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
-        // The horizon of the engine that counted `more` may have been lower than `self.horizon`. The ticks of `more`
-        // are compared with `self.horizon` before `more` is added, because afterwards only the lowest and the highest
-        // tick of `more` and `self.beyond` together are known.
+        // The horizon of the engine that counted `more` may have been lower than `self.horizon`, so ticks of `more` may
+        // have to be remembered as routed. `remember` must come before `add_beyond`, because `add_beyond` keeps only
+        // two of the ticks in `more` and `self.beyond`: the lowest and the highest.
         if let Some(more) = self.remember(more) {
             self.add_beyond(more);
         } else if let Some(beyond) = &mut self.beyond {
@@ -239,7 +240,8 @@ impl Sets {
     }
 
     /// Counts a packet that the tables of the set `at` dropped, if any set of the load balancer allows the source
-    /// address `from`. A sender whose address is not allowed cannot prevent the withdrawal of the set.
+    /// address `from`. A set with a counted packet cannot be withdrawn, and a sender whose address is not allowed must
+    /// not be able to prevent a withdrawal.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

@@ -19,7 +19,8 @@ pub struct Tables {
     lbs: Box<[Arc<LbTables>]>,
 }
 
-/// The tables of one load balancer, without its destination addresses. Lookups do not allocate memory.
+/// The tables of one load balancer, except the table of the load balancers' own addresses, which is in [`Tables`].
+/// Lookups do not allocate memory.
 #[derive(Clone, Debug)]
 pub struct LbTables {
     lb: LbId,

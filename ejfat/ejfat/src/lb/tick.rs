@@ -56,7 +56,7 @@ fn low_bits(bits: u32) -> u64 {
 /// Returns the fewest disjoint prefixes that together make up a range of ticks, in ascending order. A range has at most
 /// 126 prefixes. Each epoch rule has one prefix, so a range of ticks needs an epoch rule for each of its prefixes.
 pub fn prefixes(ticks: impl RangeBounds<u64>) -> Vec<TickPrefix> {
-    // The bounds have 128 bits, because the end of the range of all ticks is 2^64.
+    // The bounds have 128 bits, because the end of the range of all ticks, 2^64, does not fit into 64 bits.
     let mut from = match ticks.start_bound() {
         Bound::Included(&tick) => u128::from(tick),
         Bound::Excluded(&tick) => u128::from(tick) + 1,

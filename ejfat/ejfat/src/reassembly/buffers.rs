@@ -52,9 +52,9 @@ pub(super) struct EventBuffers {
     /// The open events of each sender, in ascending order of the times at which their last segments were accepted.
     stale_of: Vec<List>,
     links_of: Links,
-    /// The memory of each sender's open events, in bytes.
+    /// One number for each sender: the memory in bytes that the sender's open events take.
     memory_of: Vec<u64>,
-    /// The sum of the lengths of each sender's open events, in bytes.
+    /// One number for each sender: the sum of the lengths of the sender's open events, in bytes.
     claimed_of: Vec<u64>,
     /// The sum of the lengths of all open and complete events, in bytes.
     claimed: u64,
@@ -67,7 +67,7 @@ pub(super) struct EventBuffers {
     recent: [u32; RECENT],
 }
 
-/// The number of event buffers in `recent`, a power of two.
+/// The length of [`EventBuffers::recent`], a power of two.
 const RECENT: usize = 16;
 
 impl EventBuffers {
@@ -88,8 +88,8 @@ impl EventBuffers {
         Self {
             buffers: (0..config.slots).map(buffer).collect(),
             free: (0..config.slots).rev().collect(),
-            // The hash table has twice the capacity that its entries need. A hash table that is at most half full can
-            // use the places of removed entries again without an allocation.
+            // The hash table has twice the capacity that its entries need, because a hash table that is at most half
+            // full can use the places of removed entries again without an allocation.
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),
@@ -158,7 +158,7 @@ impl EventBuffers {
         Incomplete { id: self.id(buffer), name: key.name, length: *length, received: cover.received() }
     }
 
-    /// Returns the open event that got no segment for the longest time.
+    /// Returns the open event whose last segment was accepted the longest time ago.
     pub(super) fn stalest(&self) -> Option<u32> {
         Some(self.stale.first).filter(|&buffer| buffer != NONE)
     }
@@ -193,12 +193,12 @@ impl EventBuffers {
         (self.memory - before + after).saturating_sub(self.most_memory)
     }
 
-    /// Returns the memory of each sender's open events, in bytes.
+    /// Returns one number for each sender: the memory in bytes that the sender's open events take.
     pub(super) fn memory_of(&self) -> &[u64] {
         &self.memory_of
     }
 
-    /// Returns the sum of the lengths of each sender's open events, in bytes.
+    /// Returns one number for each sender: the sum of the lengths of the sender's open events, in bytes.
     pub(super) fn claimed_of(&self) -> &[u64] {
         &self.claimed_of
     }
@@ -208,15 +208,15 @@ impl EventBuffers {
         self.claimed
     }
 
-    /// Returns the open event that takes the largest part of a sender's memory. If several events have equal memory,
-    /// the event that got no segment for the longest time is returned.
+    /// Returns the open event that takes the largest part of a sender's memory. If several events take equally much
+    /// memory, the function returns the event whose last segment was accepted the longest time ago.
     pub(super) fn largest_of(&self, sender: u32) -> Option<u32> {
         self.open_of(sender).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
     /// Returns the longest open events of a sender, and the sum of their lengths in bytes. The function returns no more
     /// events than are needed for a sum of `bytes` bytes, and at most [`MOST_EVICTED`] events. If events have equal
-    /// lengths, the event that got no segment for the longest time is chosen first.
+    /// lengths, the function prefers the event whose last segment was accepted the longest time ago.
     pub(super) fn longest_of(&self, sender: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();

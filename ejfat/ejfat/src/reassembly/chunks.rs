@@ -67,8 +67,8 @@ impl Chunks {
             number: 0,
             next: if at + 1 == count { NONE } else { at + 1 },
         };
-        // The hash table has twice the capacity that its entries need. A hash table that is at most half full can use
-        // the places of removed entries again without an allocation.
+        // The hash table has twice the capacity that its entries need, so that it allocates no memory later: a hash
+        // table that is at most half full can use the places of removed entries again without an allocation.
         let index = HashMap::with_capacity_and_hasher(2 * count as usize, FixedState::with_seed(seed));
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
     }

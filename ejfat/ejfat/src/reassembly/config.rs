@@ -10,11 +10,11 @@ use crate::wire::Versions;
 /// number and data id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitsBy {
-    /// Each address is one sender.
+    /// All events from one address belong to one sender.
     #[default]
     Address,
-    /// Each data id of each address is one sender. Limits by stream are for segments that come through a load balancer,
-    /// because a load balancer replaces the senders' addresses by its own address.
+    /// All events with one data id from one address belong to one sender. Limits by stream are for segments that come
+    /// through a load balancer, because a load balancer replaces the senders' addresses by its own address.
     Stream,
 }
 
@@ -42,17 +42,17 @@ pub struct Config {
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
     /// The maximum total size in bytes of all pages into which segments are copied. The reassembler does not record
-    /// which pages have bytes already, so it counts the pages of each segment. An event counts for at most the size of
-    /// all its pages. If this memory is full, the sender with the most memory loses its largest open event. The segment
-    /// is dropped instead if it belongs to this event, or if evicting this event would free too little memory. If
-    /// senders that never completed an event have more than half of the memory of all open events, only these senders
-    /// can lose an event.
+    /// which pages have bytes already. It adds up the pages of all segments, so a page with bytes of two segments is
+    /// counted twice. An event counts for at most the size of all its pages. If this memory is full, the sender with
+    /// the most memory loses its largest open event. The segment is dropped instead if it belongs to this event, or if
+    /// evicting this event would free too little memory. If senders that never completed an event have more than half
+    /// of the memory of all open events, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
     /// The time without a segment after which an event is given up. The time-out of E2SAR begins with the first segment
-    /// of an event instead of the last segment. If the segments of an ended event have no tick, late segments are
-    /// recognised only until `timeout` has passed since the event's end.
+    /// of an event instead of the last segment. The reassembler drops late segments of an ended event. If the event or
+    /// the late segment has no tick, the reassembler does so only until `timeout` has passed since the event's end.
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
@@ -63,8 +63,8 @@ pub struct Config {
     /// The maximum number of senders that are counted separately. If there are more than `max_sources` senders, the
     /// additional senders are unknown senders, which have common counters.
     pub max_sources: u32,
-    /// The maximum number of remembered events of each of two kinds: complete events, and events that were given up.
-    /// Late segments of remembered events are recognised.
+    /// The maximum number of remembered events of each of two kinds: complete events, and events that were given up. A
+    /// late segment of a remembered event is dropped, and does not open the event again.
     pub remembered: u32,
     /// The number of bitmap blocks of all events together. A bitmap block has 512 bits, and each bit says whether one
     /// range of bytes of an event has arrived. An event needs bitmap blocks only if the bytes that have arrived form
@@ -118,11 +118,11 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, the
-    /// longest open events of the sender whose open events are longest in total are evicted. If senders that never
-    /// completed an event have more than half of the total length of all open events, one of these senders loses its
-    /// events first. If one sender's events are not enough, the next sender is chosen in the same way. If too many
-    /// events would have to be evicted, the segment of the new event is dropped instead.
+    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, open
+    /// events are evicted. The sender whose open events have the greatest total length loses its longest open events.
+    /// If senders that never completed an event have more than half of the total length of all open events, one of
+    /// these senders loses its events first. If one sender's events are not enough, the next sender is chosen in the
+    /// same way. If too many events would have to be evicted, the segment of the new event is dropped instead.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

@@ -195,9 +195,9 @@ impl Cover {
         self.intervals.try_insert(at, new).map_err(|_| full)
     }
 
-    /// Returns true if `bytes` are exactly the bytes for which some bits of the event's bitmap stand. Such
-    /// bytes begin at a multiple of [`Cover::stride`], and end at a multiple of it or at the end of the
-    /// event.
+    /// Returns true if `bytes` are one or more whole cells, which are the ranges of bytes for which the single bits of
+    /// the event's bitmap stand. Such bytes begin at a multiple of [`Cover::stride`], and end at a multiple of `stride`
+    /// or at the end of the event.
     fn is_regular(&self, bytes: &Range<u32>, length: u32) -> bool {
         let on_stride = |byte: u32| byte.is_multiple_of(self.stride);
         self.stride != 0 && on_stride(bytes.start) && (bytes.end == length || on_stride(bytes.end))

@@ -72,7 +72,8 @@ pub struct EventKey {
 }
 
 /// A copy command. The caller must copy the segment's payload from the datagram into the event buffer. The caller must
-/// make the copy before the next segment is handled, because the next segment may complete the event.
+/// make the copy before the next segment is handled, because the next segment may complete the event, and the event
+/// buffer must then contain all bytes of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyCommand {
     /// The id of the event, which selects the event buffer.
@@ -245,7 +246,8 @@ impl Reassembler {
     /// address of the sender or of a load balancer.
     ///
     /// # Errors
-    /// Fails with the [`SegmentDropCause`] for which the segment was dropped. The counters include dropped segments.
+    /// Fails with the [`SegmentDropCause`] for which the segment was dropped. [`Reassembler::counters`] and
+    /// [`Reassembler::senders`] count dropped segments, too.
     pub fn handle(
         &mut self,
         now: Time,
@@ -286,8 +288,9 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None, None),
         };
         let opened = gap.is_none();
-        // A new event has no intervals and no bitmap, so the default `Gap` is the right location for the first segment.
-        // Recording the first segment of an event cannot fail, so each open event has at least one segment.
+        // A `Gap` is the location in an event's record at which the arrival of a segment is recorded. The record of a
+        // new event is empty, so the first segment is recorded at the default `Gap`. Recording the first segment of an
+        // event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
         let complete = match victim {
             Some(victim) => self.add_and_evict(victim, buffer, part, length)?,
@@ -303,9 +306,10 @@ impl Reassembler {
     }
 
     /// Records that a part of an event has arrived, and evicts the open event `victim` to free memory for the part.
-    /// Returns true if the event is complete now. If recording the part fails, the function tries it again after the
-    /// eviction, but only if no bitmap block is free and `victim` has bitmap blocks. Otherwise the function returns the
-    /// error and evicts nothing.
+    /// Returns true if the event is complete now. Recording may need a bitmap block. If recording fails while no bitmap
+    /// block is free, and `victim` has bitmap blocks, the eviction of `victim` frees these blocks, and the function
+    /// tries to record the part again. If recording fails in any other case, the function returns the error and evicts
+    /// nothing.
     #[cold]
     fn add_and_evict(
         &mut self,
@@ -320,8 +324,8 @@ impl Reassembler {
         }
         self.evict(victim, Eviction::Memory);
         added.or_else(|_| {
-            // The call of `add` that failed may have changed the record of the event's arrived bytes, so the gap is
-            // found again.
+            // The call of `add` that failed may have changed the record of the event's arrived bytes, so the location
+            // (`gap`) for the part in this record is determined again.
             let gap = self.buffers.check(buffer, &part, length, None, &self.chunks)?;
             self.buffers.add(self.now, buffer, (part, gap), length, &mut self.chunks)
         })
@@ -375,10 +379,10 @@ impl Reassembler {
         (self.buffers.claimed() + u64::from(length)).saturating_sub(self.config.max_claimed())
     }
 
-    /// Returns open events whose lengths are together at least `lacks` bytes. [`SenderTable::with_most_bytes`] chooses
-    /// a sender, and the function takes the longest events of this sender. If these events are not enough, the next
-    /// sender is chosen from the remaining senders in the same way. Fails with [`SegmentDropCause::Memory`] if more
-    /// than [`MOST_EVICTED`] events would be needed.
+    /// Returns open events to evict, whose lengths are together at least `lacks` bytes.
+    /// [`SenderTable::with_most_bytes`] chooses a sender, and the function takes the longest events of this sender. If
+    /// these events are not enough, the next sender is chosen from the remaining senders in the same way. Fails with
+    /// [`SegmentDropCause::Memory`] if more than [`MOST_EVICTED`] events would be needed.
     #[cold]
     fn claim_victims(&self, lacks: u64) -> Result<ArrayVec<u32, MOST_EVICTED>, SegmentDropCause> {
         let (mut victims, mut asked) = (ArrayVec::new(), ArrayVec::<u32, MOST_EVICTED>::new());
@@ -437,8 +441,8 @@ impl Reassembler {
     /// open for [`Config::lifetime`]. The event buffer of the returned event is free or already used for another event.
     /// The caller must call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // An event that times out in this function is remembered with the end time `self.now`, which must not be before
-        // the time of the last handled segment.
+        // `now` may be earlier than the time of the last handled segment. An event that times out in this function is
+        // remembered with the later of these two times as its end time.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);

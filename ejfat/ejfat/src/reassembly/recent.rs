@@ -16,8 +16,8 @@ struct EventEnd {
     cause: SegmentDropCause,
     at: Time,
     tick: Option<u64>,
-    /// The number of this event among all ended events, counted from 1. Two ended events with the same key have
-    /// different numbers.
+    /// The number of this event among all ended events, counted from 1. When the oldest event leaves a full list, its
+    /// number shows whether the entry of its key in `ends` is for this event or for a newer event with the same key.
     number: u64,
 }
 
@@ -40,8 +40,8 @@ impl RecentEvents {
     pub(super) fn new(of_each: u32, lateness: Duration, seed: u64) -> Self {
         let of_each = of_each as usize;
         Self {
-            // The hash table has twice the capacity that the events of both lists need. A hash table that is at most
-            // half full can use the places of removed entries again without an allocation.
+            // A hash table that is at most half full can use the places of removed entries again without an allocation.
+            // The capacity is therefore twice the maximum number of events in both lists together.
             ends: HashMap::with_capacity_and_hasher(4 * of_each, FixedState::with_seed(seed)),
             complete: VecDeque::with_capacity(of_each),
             given_up: VecDeque::with_capacity(of_each),

@@ -27,7 +27,7 @@ pub struct Counters {
     dropped: [u64; SegmentDropCause::ALL.len()],
     /// The number of events of which at least one segment was accepted.
     pub opened: u64,
-    /// The number of events of which all bytes arrived, without abandoned events.
+    /// The number of events of which all bytes arrived and which the caller did not abandon.
     pub complete: u64,
     /// The number of events that were given up after a time-out.
     pub timed_out: u64,
@@ -100,7 +100,8 @@ pub(super) struct SenderId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SenderIdentity {
     address: IpAddr,
-    /// The data id with [`LimitsBy::Stream`], or `None` with [`LimitsBy::Address`].
+    /// The data id of the stream if limits are by stream ([`LimitsBy::Stream`]), or `None` if limits are by address
+    /// ([`LimitsBy::Address`]).
     data_id: Option<u16>,
 }
 
@@ -110,8 +111,8 @@ pub struct SenderCounters {
     /// The address of the sender, or `None` if these are the common counters of all unknown senders. An
     /// unknown sender is a sender without counters of its own.
     pub address: Option<IpAddr>,
-    /// The data id of the stream with [`LimitsBy::Stream`]. With [`LimitsBy::Address`], and for the counters
-    /// of all unknown senders, the data id is `None`.
+    /// The data id of the stream if limits are by stream ([`LimitsBy::Stream`]). If limits are by address
+    /// ([`LimitsBy::Address`]), and in the common counters of all unknown senders, the data id is `None`.
     pub data_id: Option<u16>,
     /// The time at which the last datagram of the sender arrived.
     pub last_received: Time,
@@ -129,8 +130,8 @@ impl SenderCounters {
     }
 }
 
-/// The entry of a sender in [`SenderTable`]. An entry is small, because a datagram of an unknown sender may cause a
-/// search of all entries.
+/// The entry of a sender in [`SenderTable`]. A datagram of an unknown sender may cause a search of all entries. Entries
+/// are small, so that this search takes little time.
 #[derive(Clone, Debug, Default)]
 struct SenderState {
     identity: Option<SenderIdentity>,
@@ -185,9 +186,9 @@ impl SenderTable {
         }
     }
 
-    /// Finds the sender of a datagram. Returns the id of the unknown senders if `address` is `None`, or if the sender
-    /// has no entry and no entry is free. With [`LimitsBy::Stream`], the id of the unknown senders is returned if
-    /// `data_id` is `None`.
+    /// Finds the sender of a datagram. Returns the common id of all unknown senders if `address` is `None`, or if the
+    /// sender has no entry and no entry is free. If limits are by stream ([`LimitsBy::Stream`]), this id is also
+    /// returned if `data_id` is `None`.
     #[inline]
     pub(super) fn find(&mut self, now: Time, address: Option<IpAddr>, data_id: Option<u16>) -> SenderId {
         let identity = match (self.limits_by, address, data_id) {
@@ -231,8 +232,8 @@ impl SenderTable {
     }
 
     /// Finds an entry that a new sender may take. The current sender of the entry has no open event, and the time
-    /// [`SenderState::free_from`] has come. While all entries are taken, this function is called for each datagram of a
-    /// sender without an entry. To save time, the function searches the entries only if an entry may be free.
+    /// [`SenderState::free_from`] has come. While all entries are taken, each datagram of a sender without an entry
+    /// causes a call of this function. To save time, the function searches the entries only if an entry may be free.
     fn free_entry(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -253,8 +254,8 @@ impl SenderTable {
         count(&mut self.total);
     }
 
-    /// Returns `sender` if the sender still has its entry. If the entry was given to another sender, returns the id of
-    /// the unknown senders. The counters of a sender that lost its entry were added to the counters of the unknown
+    /// Returns `sender` if the sender still has its entry. If the entry was given to another sender, returns the common
+    /// id of all unknown senders, because the counters of `sender` were added to the common counters of the unknown
     /// senders.
     pub(super) fn present(&self, sender: SenderId) -> SenderId {
         let id = |at: u32| SenderId { at, generation: self.entries[at as usize].generation };
@@ -290,16 +291,17 @@ impl SenderTable {
         self.with_most(self.entries.iter().map(|entry| u64::from(entry.open)))
     }
 
-    /// Returns the index of the sender with the most bytes among the senders that are not in `asked`, by the rule of
-    /// [`SenderTable::with_most`]. The chosen sender loses events, so that there is room for another event.
+    /// Returns the index of the sender with the most bytes, by the rule of [`SenderTable::with_most`]. `bytes_of` has
+    /// the number of bytes of each sender. The senders in `asked` count as senders without bytes, because the caller
+    /// has chosen them before. The chosen sender loses events, so that there is room for another event.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
     /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. If
-    /// senders that never completed an event have more than half of the sum of all numbers, only these senders can be
-    /// chosen.
+    /// the senders that never completed an event together have more than half of the sum of all numbers, only these
+    /// senders can be chosen.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.entries.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

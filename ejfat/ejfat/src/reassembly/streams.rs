@@ -7,8 +7,9 @@ const WINDOW: u64 = 1024;
 /// The window of a new stream begins this many event numbers below the first received event number, because events with
 /// these numbers may still arrive late.
 const BEFORE_FIRST: u64 = 64;
-/// The maximum difference between a received event number and the highest event number of its stream. If the difference
-/// is larger, the sender must have been restarted, and the counting of missing events begins anew.
+/// The maximum number by which a received event number may be above the highest event number that its stream had
+/// before. If the difference is larger, the sender must have been restarted, and the counting of missing events begins
+/// anew.
 const AHEAD: u64 = 1 << 20;
 /// The maximum difference between the lowest event number in the window of a stream and a received event number below
 /// this window. If the difference is larger, the sender must have been restarted, and the counting of missing events
@@ -26,8 +27,8 @@ pub enum Numbering {
     /// of the events.
     #[default]
     Sparse,
-    /// A gap in the event numbers shows that events are missing. All events of a stream come to this worker, and each
-    /// event number is one above the previous event number.
+    /// A gap in the event numbers shows that events are missing. All events of a stream come to one reassembler, and
+    /// each event number is one above the previous event number.
     Consecutive,
 }
 
@@ -54,7 +55,8 @@ struct Stream {
     /// The lowest event number that has a bit in `seen`.
     base: u64,
     /// One bit for each event number from `base` to `base + SEEN - 1`. The index of the bit is the event number modulo
-    /// `SEEN`. If the bit is set, the event is not missing.
+    /// `SEEN`. A set bit means that a segment of the event arrived, or that the event number is below the one with
+    /// which the counting began.
     seen: [u64; (SEEN / 64) as usize],
 }
 
@@ -103,8 +105,9 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if event < self.base {
-            // `slide` has not raised `base` since the counting began: otherwise, the condition above would have treated
-            // this event number as a restart. The event was therefore never counted as missing.
+            // This event number is below the `base` with which the counting began, so the event was never counted as
+            // missing. `slide` has not raised `base` since then: once `slide` has raised `base`, an event number below
+            // `base` is more than `BACK` below the window, and the condition above treats it as a restart.
             return;
         }
         if event - self.base >= SEEN {

@@ -6,7 +6,7 @@ use super::{BLOCK, Geometry, Malformed, SubscribeRefusal, SubscribeResponse};
 pub const CODE: u8 = 80;
 
 named! {
-    /// The parameters of the call, in their order.
+    /// The parameters of a call of `subscribe`: first the inputs, then the outputs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Parameter {
         /// Input 0, a [`Subscription`](super::Subscription).
@@ -21,15 +21,15 @@ named! {
         Ring = "ring",
     }
 
-    /// All parameters, in the order of the call.
+    /// All parameters: first the inputs, then the outputs.
     ALL;
     /// Returns the parameter's name in the catalogue.
     name;
 }
 
 impl Parameter {
-    /// Returns the number of the parameter in the call. The number is 0 to 4, because inputs and outputs are numbered
-    /// together.
+    /// Returns the number of the parameter among all parameters of the call: 0 or 1 for an input, and 2, 3 or 4 for an
+    /// output.
     pub const fn number(self) -> usize {
         self as usize
     }
@@ -50,8 +50,8 @@ impl Parameter {
     }
 }
 
-/// Decodes the refusal of a call of `subscribe`. `detail` consists of the first eight bytes of output 0, into which the
-/// bridge has written a [`SubscribeResponse`] that refuses the subscription. The integer is little-endian.
+/// Decodes the reason why a bridge refused a call of `subscribe`. Output 0 contains a [`SubscribeResponse`] that
+/// refuses the subscription. `detail` is the first eight bytes of output 0, read as a little-endian integer.
 ///
 /// # Errors
 /// Fails with [`Malformed`] if `detail` is not the first eight bytes of a [`SubscribeResponse`] that refuses a

@@ -60,7 +60,7 @@ impl Geometry {
         self.slot_bytes
     }
 
-    /// Returns the size of the ring in bytes, without descriptors and credits.
+    /// Returns the size of the ring in bytes, without event descriptors and credits.
     pub fn ring_bytes(self) -> usize {
         self.slots as usize * self.slot_bytes as usize
     }
@@ -71,19 +71,20 @@ impl Geometry {
         (shared::DESCRIPTORS_AT + self.descriptors_bytes()).next_multiple_of(shared::PAGE)
     }
 
-    /// Returns the length in bytes of the shared file of events, which contains the descriptors and the ring
+    /// Returns the length in bytes of the shared file of events, which contains the event descriptors and the ring
     /// ([`shared`](super::shared)).
     pub fn shared_bytes(self) -> usize {
         self.shared_ring_at() + self.ring_bytes()
     }
 
-    /// Returns the number of descriptors. The number of descriptors is a power of two, so that the index of a
-    /// descriptor stays right when sequence numbers wrap.
+    /// Returns the number of event descriptors. This number is a power of two and thus a divisor of 2^32. So the index
+    /// of an event descriptor, which is the sequence number modulo this number, goes on without a jump when the
+    /// sequence numbers wrap from 2^32 - 1 to 0.
     fn descriptors(self) -> u32 {
         self.slots.next_power_of_two()
     }
 
-    /// Returns the size of all descriptors in bytes.
+    /// Returns the size of all event descriptors in bytes.
     pub fn descriptors_bytes(self) -> usize {
         self.descriptors() as usize * BLOCK
     }
@@ -110,7 +111,7 @@ impl Geometry {
         Some(length.div_ceil(self.slot_bytes).max(1)).filter(|&slots| slots <= self.slots)
     }
 
-    /// Returns the offset of the descriptor of the event with the sequence number `sequence`, in bytes from the first
+    /// Returns the offset of the event descriptor for the sequence number `sequence`, in bytes from the first event
     /// descriptor.
     pub fn descriptor_at(self, sequence: u32) -> usize {
         (sequence & (self.descriptors() - 1)) as usize * BLOCK

@@ -10,17 +10,18 @@
 //! A ring has [`Geometry::slots`] slots, and an event takes as many adjacent slots as it needs. The descriptors and the
 //! credit words are outside the ring. Each slot has one credit word.
 //!
-//! **Rules.** The descriptor of sequence number n has the index n modulo the number of descriptors. The
-//! number of descriptors is the number of slots rounded up to a power of two. A descriptor is written before
-//! the worker gets the immediate of the event. Events are announced in order, and each event needs at least
-//! one slot, so no descriptor is overwritten before the worker has read it. To release an event, the worker
-//! writes the generation of the event's first slot into the credit word of this slot. After writing the
-//! credit word, the worker changes the count of credits, which lies in front of the credit words. A changed
-//! count of credits shows the bridge that a credit word has changed. If a change of a credit word does not
-//! release an event, the bridge counts the change as wrong and ignores it.
+//! **Rules.** The descriptor of sequence number n has the index n modulo the number of descriptors. The number of
+//! descriptors is the number of slots rounded up to a power of two. A descriptor is written before the worker gets the
+//! immediate of the event. The worker reads descriptors in the order of announcement, and each event needs at least one
+//! slot until the worker has released it. At most as many events are therefore unreleased as the ring has slots, and no
+//! descriptor is overwritten before the worker has read it. To release an event, the worker writes the generation of
+//! the event's first slot into the credit word of this slot. After writing the credit word, the worker changes the
+//! count of credits, which lies in front of the credit words. A changed count of credits shows the bridge that a credit
+//! word has changed. If a change of a credit word does not release an event, the bridge counts the change as wrong and
+//! ignores it.
 //!
-//! A worker requests version 1 or version 2 of the ring protocol. A worker of version 1 never gets an event that was
-//! delivered to another worker. A worker of version 2 may also get events of workers that ended, whatever version these
+//! A worker requests version 1 or version 2 of the ring protocol. A worker of version 1 never gets an event that
+//! another worker got before. A worker of version 2 may also get events of workers that ended, whatever version these
 //! workers used. A flag in the descriptor marks an event that is delivered again.
 //!
 //! Over RDMA, a worker subscribes by an ordinary MRSP call of function `subscribe` ([`call`]), with a region for each

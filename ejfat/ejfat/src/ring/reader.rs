@@ -16,7 +16,8 @@ pub enum ReaderError {
         /// The wrong sequence number, which is in the announcement or in the descriptor.
         got: u32,
     },
-    /// The event does not lie inside the ring, or its slots do not fit its length.
+    /// The event does not lie inside the ring, its number of slots is not the number that its length needs, or its
+    /// offset is not the offset of its first slot.
     #[error("an event lies outside its ring, or its slots are not as its length needs")]
     Outside,
     /// The event has a slot that is still in use by another event, because the worker has not released the other event.
@@ -76,8 +77,8 @@ impl Reader {
     }
 
     /// Checks the descriptor of an event that the bridge announced with the sequence number `sequence`, and returns the
-    /// event. The caller must read the bytes of `descriptor` after the announcement has arrived, because earlier bytes
-    /// may belong to another event.
+    /// event. The caller must read the bytes of `descriptor` after the announcement has arrived. Bytes that were read
+    /// earlier may belong to another event.
     ///
     /// # Errors
     /// Fails with a [`ReaderError`] if the bridge has broken the protocol. After an error, the reader is unchanged.

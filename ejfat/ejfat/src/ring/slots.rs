@@ -1,4 +1,5 @@
-//! The bridge's end of a ring.
+//! The slots of a ring as the bridge knows them: which slots are in use, and which events were acknowledged and
+//! released.
 
 use std::{cell::Cell, collections::VecDeque};
 
@@ -39,8 +40,8 @@ pub struct Credited {
     pub slot: u32,
     /// The tag that the caller passed to [`RingSlots::send`].
     pub tag: u32,
-    /// A worker acknowledges and releases an event in either order. The field is true if the worker has now done both,
-    /// so that the slots of the event are free again.
+    /// True if the event is now both acknowledged and released, so that its slots are free again. The acknowledgement
+    /// and the release can come in either order.
     pub acknowledged: bool,
 }
 
@@ -49,7 +50,7 @@ pub struct Credited {
 pub struct CreditCounts {
     /// The number of events that the worker has released since the previous call of [`RingSlots::look`].
     pub credits: u32,
-    /// The number of credit words that changed to a value that is not the credit of an event.
+    /// The number of changed credit words whose new value releases no event.
     pub wrong: u32,
 }
 
@@ -64,7 +65,7 @@ pub struct RingSlots {
     /// with low numbers are used first, because CPU caches are likely to contain them.
     lowest: u32,
     states: Vec<State>,
-    /// The generation of the last event that began in each slot.
+    /// For each slot, the generation of the last event that began in this slot.
     generations: Vec<u32>,
     /// The values of the credit words when they were last read.
     seen: Vec<u32>,

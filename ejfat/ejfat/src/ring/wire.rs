@@ -13,10 +13,10 @@
 //! Bit 0 of a subscription's flags is set if the subscription has a member. Bit 0 of a descriptor's flags is set if the
 //! event has a tick. Bit 1 of a descriptor's flags is set if the event is delivered again.
 //!
-//! A worker that requests version 2 may also get events of workers that ended. A response, which is called `answer`
-//! above, has the version that the worker requested if the response accepts the subscription. A response that refuses a
-//! subscription always has version 1. Bit 1 of a descriptor's flags is never set in version 1. All other fields of
-//! subscriptions, responses and descriptors are the same in versions 1 and 2.
+//! A worker that requests version 2 may also get events of workers that ended. A response (`answer` in the table above)
+//! that accepts a subscription has the version that the worker requested. A response that refuses a subscription always
+//! has version 1. Bit 1 of a descriptor's flags is never set in version 1. All other fields of subscriptions, responses
+//! and descriptors are the same in versions 1 and 2.
 
 use arrayvec::ArrayString;
 
@@ -25,7 +25,8 @@ use crate::reassembly::EventKey;
 
 /// The number of bytes of a subscription, a response or a descriptor.
 pub const BLOCK: usize = 64;
-/// The number of bytes of each number in a worker's credits: of the count of credits, and of each slot's credit word.
+/// The number of bytes of a credit word. A worker's credits consist of a count and one credit word for each slot, and
+/// the count has as many bytes as a credit word.
 pub const CREDIT: usize = 4;
 /// The version of the ring protocol in which no event is delivered again.
 const VERSION_1: u32 = 1;
@@ -162,7 +163,7 @@ pub struct SubscribeResponse {
 /// The reason why a block is not a valid message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The block has a version other than 1 and 2. The value is the version of the block.
+    /// The block has a version other than 1 and 2. The variant contains the version of the block.
     #[error("this is version {0} of the event ring's protocol, and only 1 and 2 are known here")]
     Version(u32),
     /// The geometry in a subscription is not valid.
@@ -230,7 +231,7 @@ fn decode_version(version: u32) -> Result<bool, Malformed> {
     }
 }
 
-/// The fields of a block that were not read yet.
+/// The part of a block whose fields were not read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

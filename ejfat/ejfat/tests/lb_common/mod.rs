@@ -58,7 +58,7 @@ pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_h
 pub(crate) const LB: u8 = 2;
 
 /// Returns rules of the load balancer `lb` with a calendar whose slots are assigned to `members` in turn. The only
-/// source address in the rules is the IPv4 address that belongs to the number 1. The rules have no destination address.
+/// source address in the rules is `address(IpVersion::V4, 1)`. The rules have no destination address.
 pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
     let mut all = rules(calendar(lb, 0, members));
     let mut put = |rule| all.insert(rule, true).unwrap();
@@ -70,8 +70,8 @@ pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
     all
 }
 
-/// Returns the rules of [`rules_to`] and a rule for a destination address. The destination address is the IPv4 address
-/// that belongs to the number `host`.
+/// Returns the rules of [`rules_to`] and a rule for a destination address. The destination address is
+/// `address(IpVersion::V4, host)`.
 pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
     let mut all = rules_to(lb, members);
     all.insert(Rule::Destination { address: address(IpVersion::V4, host), lb }, false).unwrap();
@@ -79,7 +79,7 @@ pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
 }
 
 /// Returns tables of the load balancer [`LB`] with a calendar whose slots are assigned to `members` in turn. The tables
-/// route packets from IPv4 [`address`] 1 to [`address`] 50.
+/// route packets from `address(IpVersion::V4, 1)` to `address(IpVersion::V4, 50)`.
 pub(crate) fn tables(members: &[u16]) -> Tables {
     Tables::new(&rules_at(lb(LB), 50, members))
 }
@@ -133,8 +133,8 @@ impl Udp {
     }
 }
 
-/// Returns an IPv4 packet with the UDP payload `payload`. The packet goes from [`address`] 1 to [`address`] 50, as in
-/// the rules of [`tables`].
+/// Returns an IPv4 packet with the UDP payload `payload`. The packet goes from `address(IpVersion::V4, 1)` to
+/// `address(IpVersion::V4, 50)`, as in the rules of [`tables`].
 pub(crate) fn packet(payload: Vec<u8>) -> Udp {
     let (from, to) = ((address(IpVersion::V4, 1), 4000).into(), (address(IpVersion::V4, 50), 19_522).into());
     Udp { from, to, hops: 9, options: Vec::new(), payload, checksum: true }
@@ -155,7 +155,8 @@ pub(crate) fn udp_at(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// Computes the IPv4 checksum and the UDP checksum. A UDP checksum of 0 stays 0.
+/// Computes the IPv4 checksum and the UDP checksum. A UDP checksum of 0, which means that the packet has no UDP
+/// checksum, stays 0.
 pub(crate) fn fill_checksums(packet: &mut [u8]) {
     let udp = udp_at(packet);
     let addresses = if packet[0] >> 4 == 4 {
@@ -291,7 +292,7 @@ pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, R
     Ok((sent, route))
 }
 
-/// The tick to which most ticks of random rules and packets are close.
+/// Most ticks in random rules and in random packets are close to this tick.
 const TICK: u64 = 0x0006_60c4_50dc_cce5;
 
 fn random_prefix(random: &mut Random) -> TickPrefix {
@@ -301,7 +302,8 @@ fn random_prefix(random: &mut Random) -> TickPrefix {
         _ => random.range(44..=63) as u8,
     };
     let near = random.pick(&[TICK, TICK, TICK, TICK, 0, u64::MAX]) ^ random.below(1 << 18);
-    // `near` is often rounded up or down, so that different prefixes often begin or end at the same tick.
+    // `near` is often replaced by the first or the last tick of its range of 2^16 ticks, so that different prefixes
+    // often begin or end at the same tick.
     let near = random.pick(&[near, near | 0xffff, near & !0xffff]);
     let free = 64 - u32::from(length);
     let value = near.checked_shr(free).map_or(0, |bits| bits << free);
@@ -355,7 +357,7 @@ fn random_member(random: &mut Random, ip: IpVersion) -> Member {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) lbs: [u8; 3],
-    /// The number that [`Site::sender`] adds to the number of a sender before it calls [`address`].
+    /// An offset: sender `at` has the address that [`address`] returns for the number `senders + at`.
     senders: u8,
 }
 
@@ -390,8 +392,8 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
     random_rules_of(random, Site::FIRST)
 }
 
-/// Returns random rules of the load balancers of a site. The rules for all destination addresses exist. Each rule for a
-/// source address, a calendar slot or a member is missing with some probability.
+/// Returns random rules of the load balancers of a site. The rules for destination addresses are complete, but each
+/// rule for a source address, a calendar slot or a member is missing with some probability.
 pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();

@@ -22,7 +22,7 @@ const STRIPE: usize = 1 << 16;
 pub(super) struct Chirp {
     n: usize,
     staged: Staged,
-    /// The roots of unity of order 2n.
+    /// The roots of unity of order 2n. Each number of the chirp is one of these roots.
     roots: Roots,
     _roots: Option<Reservation>,
 }
@@ -85,9 +85,9 @@ impl Chirp {
         }
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
-        // `staged` has only the forward transform. The inverse transform of the products is the conjugate of the
-        // forward transform of their conjugates, so the products are conjugated here, and the results are conjugated
-        // below.
+        // `self.staged` computes the transforms of the convolution, but only in the forward direction. The inverse
+        // transform of the products is the conjugate of the forward transform of their conjugates, so the products are
+        // conjugated here, and the results are conjugated below.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
             stop.check()?;
             for (signal, kernel) in signal.iter_mut().zip(kernel) {

@@ -50,21 +50,22 @@ impl Roots {
     /// Returns root number `r`.
     ///
     /// # Panics
-    /// Panics if `r` is too large for the tables.
+    /// Panics if the table `high` has no element for `r`. The table has an element for each `r` below the order of the
+    /// roots.
     #[inline]
     pub(super) fn at(&self, r: usize) -> Complex64 {
         self.high[r >> self.bits] * self.low[r & (self.low.len() - 1)]
     }
 }
 
-/// Computes root number `r`. Only the result is rounded, because the angle is reduced to the first eighth of the circle
-/// without rounding.
+/// Computes root number `r`. The function reduces the angle to the first eighth of the circle in integer arithmetic, so
+/// the reduction has no rounding error.
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // The root lies `rest` behind the start of its eighth of the circle, and `order - rest` before the end, in units of
-    // 1/`order` of an eighth. The angle is measured from the nearest multiple of 90 degrees, which is the start of an
-    // even eighth or the end of an odd eighth.
+    // The root has the distance `rest` from the start of its eighth of the circle, and the distance `order - rest` from
+    // the end of this eighth, where the whole eighth has the length `order`. The angle is measured from the start of an
+    // even eighth, and from the end of an odd eighth, because these points are the multiples of 90 degrees.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

@@ -17,9 +17,9 @@ use crate::{
     memory_budget::Reservation,
 };
 
-/// The maximum number of complex numbers in a stripe, unless the columns or rows are long. A stripe consists of whole
-/// columns or whole rows. The number of columns or rows in a stripe is at least the number of complex numbers in a
-/// cache line.
+/// The maximum number of complex numbers in a stripe, which consists of whole columns or whole rows. A stripe has at
+/// least as many columns or rows as a cache line has complex numbers, even if they are so long that the stripe exceeds
+/// the maximum.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
 /// The number of complex numbers in a block. `Staged::turn` multiplies the numbers of a column by the powers of a root
@@ -31,9 +31,9 @@ const POWERS: usize = 32;
 /// afterwards.
 #[derive(Debug)]
 pub(super) struct Staged {
-    /// The count of numbers in a column.
+    /// The length of a column, counted in complex numbers.
     column: usize,
-    /// The count of numbers in a row.
+    /// The length of a row, counted in complex numbers.
     row: usize,
     /// The transform of one column.
     columns: Direct,
@@ -43,8 +43,8 @@ pub(super) struct Staged {
     _roots: Option<Reservation>,
 }
 
-/// Returns the two factors of `n` that are nearest to each other, if both factors are short. The first factor is the
-/// smaller one.
+/// Returns the two factors of `n` that are nearest to each other, or `None` if one of these factors is above [`MOST`].
+/// The first factor is the smaller one.
 pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     let least = n.div_ceil(MOST).max(1);
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])

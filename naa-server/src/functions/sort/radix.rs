@@ -10,12 +10,12 @@ use crate::{
 
 /// The maximum number of elements that are sorted by the standard library, which takes about 30 ms for this number.
 const SMALL: usize = 1 << 20;
-/// The number of steps between two calls of [`Stop::check`]. A step handles one element, or swaps two elements, so the
-/// processor may have to wait twice for memory in each step.
+/// The number of steps between two calls of [`Stop::check`]. A step handles one element or swaps two elements. The
+/// number is small enough for slow steps, in which the processor waits for the memory of two elements.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
-/// An integer that is ordered like the result of its method [`bits`](Self::bits).
+/// An integer type whose values are in the same order as the numbers that [`bits`](Self::bits) returns for them.
 pub(super) trait Key: Copy + Ord {
     fn bits(self) -> u64;
 }
@@ -60,8 +60,8 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), CallFailur
         Ordered::Down => reverse(data, stop),
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
-            // The shift selects the highest bit in which elements differ, and the seven bits below it. In the
-            // recursive calls of `sort`, the shift selects lower bits.
+            // `partition` uses the eight bits from bit `shift` on. The uppermost of these bits is the highest bit in
+            // which elements differ, unless `shift` is 0. In the recursive calls of `sort`, `shift` is smaller.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;

@@ -27,7 +27,9 @@ fn a_peer_alone_has_all_workers_and_a_newcomer_is_served_at_once() {
     // extra thread, and the second call of the second source network waits.
     fill(&mut schedule, peer(2), 10..12);
     assert_eq!((schedule.next(), schedule.next()), (Some(CallId(10)), None));
-    // After a call of the first source network ends, each source network has one running call, so no other call starts.
+    // After a call of the first source network ends, each source network has one running call. The two running calls
+    // are as many as the pool threads, and only a source network without a running call gets an extra thread, so no
+    // other call starts.
     schedule.finished(peer(1), 100 * MS);
     assert_eq!(schedule.next(), None);
     // After the running call of the second source network ends, the waiting call of this source network gets a pool
@@ -99,9 +101,9 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
     assert!(served[0].abs_diff(served[1]) <= 1010 * MS, "{served:?}");
 }
 
-/// Simulates 20 s of one pool thread, and returns the time for which `honest` was served. Other source networks always
-/// have `outstanding` unfinished calls, and these calls come in turn from `strangers` addresses. `honest` sends its
-/// next call when its previous call is finished.
+/// Simulates 20 s of one pool thread, and returns the time for which `honest` was served. There are `strangers` other
+/// source networks, which make calls in turn and together always have `outstanding` unfinished calls. `honest` sends
+/// its next call when its previous call is finished.
 fn time_of(honest: SourceNetwork, strangers: u32, outstanding: usize) -> Duration {
     let mut schedule = Schedule::new(PoolConfig { pool_threads: 1, extra_threads: 0, queue: 1000, ..CONFIG });
     let (mut id, mut next, mut time, mut present) = (0, 0, Duration::ZERO, 0);

@@ -44,8 +44,9 @@ impl Serving {
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
-        // If the device does not revoke access, a function works on copies of the regions that the host can write, and
-        // the server loop itself copies at most `COPIED_INLINE` bytes.
+        // If the device does not revoke access, a function works on copies of the regions that the host can write. A
+        // call with more than `COPIED_INLINE` bytes of regions then runs on the pool, so that the server loop itself
+        // never copies more than this number of bytes.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         // If the session has a process for kernels, the call runs on the pool, because the call must wait for this
         // process. A call of a kernel waits until the session's process has run the kernel. A call of any other
@@ -140,7 +141,8 @@ impl Serving {
             self.stats.calls_failed.add(1);
         }
         match why {
-            // The log already has a line about a call with an unknown function code.
+            // The log already has a line about a call with an unknown function code, so this function logs no second
+            // line.
             CallFailure::UnknownFunction => return,
             CallFailure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
             _ => {}
@@ -175,8 +177,8 @@ impl Serving {
         let Some(id) = self.pooled_calls.remove(&done.id) else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(regions) = done.regions else {
-            // The call timed out, and its function still runs and has the regions. The host gets a response without
-            // results, and the session ends after the host has acknowledged this response.
+            // The call timed out, but its function still runs and uses the regions. The host therefore gets a response
+            // without results, and the session ends after the host has acknowledged this response.
             let cause = Cut::TimeUp;
             if session.function != Some(CATALOGUE) {
                 self.stats.calls_failed.add(1);
@@ -201,10 +203,11 @@ impl Serving {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
             (Calling::Pooled(_), _) => session.function,
-            // No call waits or runs, and `session.function` is the function of the last call until its response is
-            // acknowledged. If an error ends the session before the acknowledgement, the host may not have the result,
-            // so the call is counted. If the host disconnects without an error (`end` is `None`), the server assumes
-            // that the host has received the response, and the call is not counted.
+            // If `session.calling` is `Calling::No`, no call waits or runs. Until the response to the last call is
+            // acknowledged, `session.function` is the function of this call. If an error ends the session before the
+            // acknowledgement, the host may not have the result, so the call is counted. If the host disconnects
+            // without an error (`end` is `None`), the server assumes that the host has received the response, and the
+            // call is not counted.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };

@@ -18,7 +18,8 @@ const SYS: &str = "/sys";
 pub fn holder_of(addr: SocketAddr) -> String {
     let proc = Path::new(PROC);
     let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
-    // Soft-RoCE binds the wildcard addresses of IPv4 and IPv6, and uses no UDP port except 4791.
+    // Soft-RoCE binds the wildcard addresses of IPv4 and IPv6, and uses no UDP port except 4791. So only a wildcard
+    // socket with this port can belong to soft-RoCE.
     let all =
         |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
     let may_be_soft = addr.port() == ROCE_PORT && ["udp", "udp6"].into_iter().any(all);
@@ -142,7 +143,7 @@ fn read_table(proc: &Path, name: &str) -> String {
 
 /// The inode of the socket that prevents other sockets from binding `addr`.
 fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
-    // A wildcard socket of IPv6 may hold the IPv4 port, too.
+    // A socket with the wildcard address of IPv6 usually also holds its port for all IPv4 addresses.
     let tables: &[&str] = if addr.is_ipv4() { &["udp", "udp6"] } else { &["udp6"] };
     tables.iter().find_map(|name| inode(&read_table(proc, name), addr))
 }

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-/// The memory for copied pieces. The memory never moves, because the batch stores pointers to the pieces, and the
+/// The memory for copied pieces. The memory never moves, because the batch stores pointers to the pieces, and the Linux
 /// kernel later reads the pieces through these pointers.
 pub(super) struct BatchBytes {
     start: NonNull<u8>,

@@ -10,9 +10,9 @@
 /// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
 
-/// Folds `blocks` blocks at `at` into one block. The CRC of the returned block, started with the register 0, is equal
-/// to the CRC of the blocks at `at`, started with `register`. Returns `None` if `blocks` is 0, or if this processor
-/// lacks AVX2 or VPCLMULQDQ.
+/// Folds `blocks` blocks at `at` into one block. With the initial CRC register 0, the returned block has the same CRC
+/// as the blocks at `at` with the initial CRC register `register`. Returns `None` if `blocks` is 0, or if this
+/// processor lacks AVX2 or VPCLMULQDQ.
 ///
 /// # Safety
 /// `blocks` blocks must be readable at `at`.

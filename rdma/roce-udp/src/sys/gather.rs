@@ -60,7 +60,8 @@ pub(crate) fn build(
 /// any packet.
 const PIECE: usize = 4096;
 /// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A payload with fewer
-/// bytes is copied to compute the ICRC, because it has at most one whole block, and [`fold`] would only copy one block.
+/// bytes has at most one whole block. Folding a single block is of no use, because [`fold`] only copies it, so the ICRC
+/// of such a payload is computed from a copy.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without a copy, and adds these bytes to the datagram's ICRC.

@@ -30,7 +30,8 @@ pub struct RecvBatch {
     /// are kept between calls, because clearing them in each call would cost more than a call that receives nothing.
     metas: Vec<ReceiveMeta>,
     headers: Vec<libc::mmsghdr>,
-    /// The number of messages to request next: requesting more messages than have arrived costs some time.
+    /// The number of messages that the next call of `recvmmsg` requests. Requesting more messages than have arrived
+    /// costs some time, so this number is above 1 only if the last call received as many messages as it requested.
     ask: usize,
     received: Vec<ReceivedMessage>,
     overflows: Option<u32>,

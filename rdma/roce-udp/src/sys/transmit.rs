@@ -11,7 +11,8 @@ use crate::socket::Port;
 
 /// The maximum number of pieces of one segment: the sum of its copied and gathered pieces.
 pub const MAX_PIECES: usize = 40;
-/// The maximum number of segments of a super-packet: UDP_MAX_SEGMENTS of the first Linux kernels with super-packets.
+/// The maximum number of segments of a super-packet. This number is the limit UDP_MAX_SEGMENTS of the first Linux
+/// kernels with super-packets.
 const GROUP_SEGMENTS: usize = 64;
 /// The maximum number of bytes of a super-packet, below the largest UDP payload of IPv4 and of IPv6.
 const GROUP_BYTES: usize = 65_000;
@@ -145,8 +146,8 @@ impl SendBatch {
         })
     }
 
-    /// Returns the number of GSO segments in the last super-packet of the batch, if a datagram of `len` bytes to `to`
-    /// can be added to this super-packet, else 0.
+    /// Returns the number of segments in the last unsent message of the batch if a datagram of `len` bytes to `to` can
+    /// be added to this message. Otherwise, the result is 0.
     fn grows(&self, to: SocketAddr, len: usize) -> usize {
         let Some(group) = self.messages.get(self.next..).and_then(<[_]>::last) else { return 0 };
         let pieces = self.pieces.len() - self.segments[group.first_segment].first_piece;

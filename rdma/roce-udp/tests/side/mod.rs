@@ -111,7 +111,7 @@ pub fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int),
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Sets an option of the UDP socket of the device on `local`; the device does not notice the change.
+/// Sets an option of the UDP socket of the device on `local`. The code of the device does not learn of the new value.
 pub fn set_device_option(local: IpAddr, option: (libc::c_int, libc::c_int), value: libc::c_int) {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -189,7 +189,7 @@ impl Cm {
                 self.fail_qp(id);
                 self.rejected(id, rej);
             }
-            // A REJ for an established connection means that the peer ended the connection before it received the RTU.
+            // A peer that ends a connection before it has received the RTU sends a REJ.
             State::Established { .. } => self.peer_left(now, id),
             _ => return Err(RefusalCause::CmUnexpected),
         }
@@ -230,7 +230,7 @@ impl Cm {
         self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
     }
 
-    /// Removes a connection attempt and sends a REJ to the peer, which may have received the REQ.
+    /// Removes a connection attempt, and sends a REJ so that a peer that has received the REQ ends the attempt, too.
     pub(super) fn cancel_req(&mut self, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let ids = CommIds { local: conn.comm_id, remote: 0 };

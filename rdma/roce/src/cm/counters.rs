@@ -43,14 +43,15 @@ counters! {
     rx_unknown_id,
     /// The number of CM messages from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// The number of CM messages that do not fit the state of their connection. This counter also includes MRAs that
-    /// come after the maximum number of MRAs.
+    /// The number of CM messages that do not fit the state of their connection. This counter also includes the MRAs for
+    /// a REQ or REP beyond the maximum number of MRAs that are accepted for it.
     rx_unexpected,
     /// The number of REQs that were received again.
     rx_duplicate_req,
     /// The number of REQs and REPs that named a remote queue pair for which this device still had another connection.
     rx_stale_req,
-    /// The number of REQs that were rejected because no listener had the TCP-space port that the REQ named.
+    /// The number of REQs that were rejected because no listener had the TCP-space port (RDMA_PS_TCP) that the REQ
+    /// named.
     no_listener,
     /// The number of REQs that were rejected because a backlog or a table was full, or because their source
     /// network already had half of the allowed half-open requests.

@@ -27,14 +27,14 @@ const SERVICE_TIMEOUT: u8 = 20;
 /// The longest delay of this side's ACKs, as a CM time-out code: 4.096 us * 2^15 = 134 ms. The Linux driver rxe also
 /// uses the code 15.
 const TARGET_ACK_DELAY: u8 = 15;
-/// The value of the fail-over field of a REP. The Linux kernel, too, sends 0 in the fail-over field. This stack does
-/// not support fail-over to another path.
+/// The value of the fail-over field of a REP. This stack does not support fail-over to another path, and sends 0 in
+/// this field as the Linux kernel does.
 const FAILOVER: u8 = 0;
 /// The reason of the REJ that the passive side sends if the application or the peer did not respond in time, or if the
 /// request had to make room for a REQ from another source network. The passive side does not use reason 4 (time-out),
 /// because a Linux kernel ignores a REJ with reason 4 that arrives before the REP. If the reason is 4, the Linux
-/// function cm_acquire_rejected_id finds the connection by the communication ID of the passive side. A Linux kernel on
-/// the active side learns the communication ID of the passive side only from the REP.
+/// function cm_acquire_rejected_id searches for the connection by the communication ID of the passive side. A Linux
+/// kernel on the active side learns this ID only from the REP, so before the REP it does not find the connection.
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {

@@ -119,8 +119,8 @@ impl Cm {
     fn send_dreq(&mut self, now: Time, id: CmId) {
         let Some(conn) = self.table.get(id) else { return };
         let Some(remote_ids) = conn.remote_ids else { return };
-        // The low half of the DREQ's transaction ID is this side's communication ID. On the passive side, the peer has
-        // chosen the transaction ID of the REQ, so the DREQ gets a transaction ID of its own.
+        // The low half of the DREQ's transaction ID is this side's communication ID. `conn.tid` is the transaction ID
+        // of the REQ. If this side is the passive side, the peer has chosen `conn.tid`, so its low half is replaced.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
         let dreq = Mad::new(tid, CmMessage::Dreq(Dreq { ids: conn.ids(), remote_qpn: remote_ids.qp.2 }));
         let retry = Retry::new(now + DREQ_TIME);
@@ -152,7 +152,8 @@ impl Cm {
     /// it gets a DREQ for an unknown connection (Linux function cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
-        // Linux kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c).
+        // Linux kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c),
+        // so the DREP for such a peer goes to the RoCE port.
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }

@@ -13,10 +13,10 @@ use crate::{
     wire::mad::{CommIds, Mad, Req},
 };
 
-/// The key of a REQ and of all its repetitions: the sender's IP address, CA GUID and communication ID.
+/// The values that identify a REQ and all its repetitions: the sender's IP address, CA GUID and communication ID.
 pub(super) type RequestKey = (IpAddr, u64, u32);
-/// The key of a peer's queue pair: the peer's IP address and CA GUID, and the QPN. The IP address is part of the key,
-/// because a peer may claim the CA GUID of another peer.
+/// The values that identify a peer's queue pair: the peer's IP address and CA GUID, and the QPN. The IP address is one
+/// of these values, because a peer may claim the CA GUID of another peer.
 pub(super) type RemoteQp = (IpAddr, u64, u32);
 
 pub(super) fn remote_qp(from: SocketAddr, ca_guid: u64, qpn: u32) -> RemoteQp {
@@ -35,7 +35,7 @@ pub(super) struct Conn {
     pub(super) qpn: Option<u32>,
     /// The identifiers of the peer's queue pair, from the peer's REQ or REP; `None` before the REP arrives.
     pub(super) remote_ids: Option<RemoteIds>,
-    /// The key of the peer's REQ; `None` on the active side.
+    /// The values that identify the peer's REQ; `None` on the active side.
     pub(super) request: Option<RequestKey>,
     /// The code of the local ACK timeout in the REQ, from which the duration of the state TimeWait is computed.
     pub(super) ack_timeout: u8,

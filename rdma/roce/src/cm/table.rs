@@ -17,7 +17,7 @@ pub(super) struct CmTable {
     by_request: BTreeMap<RequestKey, CmId>,
     by_remote_qp: BTreeMap<RemoteQp, CmId>,
     /// The half-open requests: the connections in the states ReqRcvd and RepSent. IDs are assigned in ascending order,
-    /// so the oldest request has the lowest ID.
+    /// so the oldest request has the lowest ID, as [`Admission`] requires.
     half_open: Admission<CmId>,
     /// The connections in the state RepSent, by local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
@@ -128,7 +128,7 @@ impl CmTable {
         if let Some(key) = conn.request {
             self.by_request.remove(&key);
         }
-        // The map `by_remote_qp` may already have a newer connection for the peer's queue pair.
+        // The map `by_remote_qp` may already have a newer connection for the peer's queue pair, whose entry must stay.
         if let Some(remote_ids) =
             conn.remote_ids.filter(|remote_ids| self.by_remote_qp.get(&remote_ids.qp) == Some(&id))
         {

@@ -18,9 +18,10 @@ pub struct CmConfig {
     /// 26.
     pub max_path_mtu: u32,
     /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s, so with 7
-    /// retries a dead peer is noticed after 4.3 s. The Linux kernel's rdma_cm uses the code 19, with which a dead peer
-    /// would be noticed only after 17 s. A Linux kernel peer takes the ACK timeout of its queue pair from the REQ that
-    /// it receives.
+    /// retries a dead peer is noticed after 8 ACK timeouts, which are 4.3 s. The Linux kernel's rdma_cm uses the code
+    /// 19, with which a dead peer would be noticed only after 17 s. The code also decides how soon a Linux kernel peer
+    /// notices that this side is dead, because this peer takes the ACK timeout of its queue pair from the REQ that it
+    /// receives.
     pub ack_timeout: u8,
     /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,
@@ -66,7 +67,7 @@ pub const fn embedded_guid(random: u32) -> u64 {
 }
 
 /// Returns true if a peer with this GUID uses the embedded provider. A peer that uses the embedded provider receives at
-/// the UDP port from which it sends.
+/// the UDP port from which it sends, so packets for this peer are sent to that port.
 pub const fn is_embedded(ca_guid: u64) -> bool {
     (ca_guid >> 32) as u32 == EMBEDDED_MARK
 }

@@ -137,8 +137,8 @@ impl Endpoint {
     }
 
     /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The application must not use
-    /// `id` afterwards. If the request has expired or does not exist any more, the call fails, but the channel of the
-    /// request can be destroyed after the call as if the request had been rejected.
+    /// `id` afterwards. If the request has expired or does not exist any more, this method fails. Even then, the
+    /// channel of the request can be destroyed afterwards.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
@@ -253,7 +253,8 @@ impl Endpoint {
             match output {
                 CmOutput::Bind(Binding { qpn, attr, .. }) => {
                     // The call of `connect_qp` fails if the application has already destroyed the queue pair. The error
-                    // of `connect_qp` is ignored, because any later use of the queue pair fails.
+                    // of `connect_qp` is ignored, because the application gets an error if it uses the destroyed queue
+                    // pair again.
                     let _ = self.connect_qp(QpNum(qpn), &attr);
                 }
                 CmOutput::FailQp { qpn } => self.fail_qp(QpNum(qpn)),
@@ -265,8 +266,8 @@ impl Endpoint {
 
     /// Handles the end of the connection request `id`. If the application has not taken the CM event of the connection
     /// request yet, this method removes the CM event and the entry of `id` in `owners`. If the application has already
-    /// taken the CM event of the connection request, the application must call [`Self::reject`], which fails, or
-    /// [`Self::destroy_id`] to remove the entry of `id` in `owners`.
+    /// taken the CM event of the connection request, the entry of `id` stays in `owners` until the application calls
+    /// [`Self::destroy_id`] or [`Self::reject`]. `reject` fails then, but nevertheless removes the entry.
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

@@ -164,7 +164,8 @@ impl Endpoint {
         self.qps.remove(&qp.0).map(drop).ok_or(no_qp(qp))
     }
 
-    /// Posts a work request for sending. If the queue pair has failed, the work request completes as flushed at once.
+    /// Posts a work request for sending. If the queue pair has failed, the work request completes immediately with the
+    /// status `WrFlushError`.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair is not
@@ -227,7 +228,7 @@ impl Endpoint {
         Ok((list, total))
     }
 
-    /// Posts a receive. If the queue pair has failed, the receive completes as flushed at once.
+    /// Posts a receive. If the queue pair has failed, the receive completes immediately with the status `WrFlushError`.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::Exhausted`] if the receive queue is

@@ -1,6 +1,6 @@
-//! Caches that save time when ICRCs are computed. The packets from one address and UDP port to another often
-//! have the same lengths and IP identifications. Intermediate values of their ICRCs are therefore kept and
-//! used again.
+//! Caches that save time when ICRCs are computed. The packets from one address and UDP port to another often have the
+//! same lengths and IP identifications. Intermediate values of the ICRCs of such packets are therefore kept and used
+//! again.
 
 use std::net::{IpAddr, SocketAddr};
 

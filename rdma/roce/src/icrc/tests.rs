@@ -111,16 +111,17 @@ fn single_bit_errors_are_detected() {
 }
 
 /// A packet is never accepted if exactly one of the bits behind its IPv4 identification is wrong. A receiver does not
-/// see the IPv4 header, in which the IPv4 identification may have any value. The receiver computes the identification
-/// and the fragment word (the IPv4 flags and the fragment offset) that make the ICRC right. With the rule `Any`, the
-/// receiver refuses the packet if this fragment word is not the fragment word of an unfragmented packet with a set DF
-/// bit. The test checks that each wrong bit changes the fragment word.
+/// see the IPv4 header, in which the IPv4 identification may have any value. The receiver therefore computes two words
+/// of this header from the ICRC: the identification, and the fragment word (the IPv4 flags and the fragment offset).
+/// The computed words are the values with which the ICRC is right. The rule `Any` accepts each computed identification,
+/// but only one computed fragment word, which is that of an unfragmented packet with a set DF bit. The test checks that
+/// each single wrong bit changes the computed fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
-    // For each bit of the packet, `error` says which bits of the computed IPv4 header differ if this bit of the packet
-    // is wrong. The lower 16 bits of `error` belong to the identification, and the upper 16 bits belong to the fragment
-    // word. The loop tests all bits of the packet behind the identification, from the last bit to the first.
+    // The loop goes through all bits of the packet behind the identification, from the last bit to the first. `error`
+    // has the bits of the two computed words that change if only the current bit of the packet is wrong. The lower 16
+    // bits of `error` belong to the identification, and the upper 16 bits belong to the fragment word.
     let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
     for bit in (16..bits).rev() {
         assert_ne!(error >> 16, 0, "bit {bit}");
@@ -161,8 +162,9 @@ fn folded_bytes_count_as_the_bytes_themselves() {
     let mut plain = begin();
     plain.update(&payload);
     let mut folded = begin();
-    // The closure XORs `register` into the first four bytes of the payload. A CRC of the changed bytes that starts with
-    // the register value 0 is equal to a CRC of the original bytes that starts with the value `register`.
+    // The closure XORs `register` into the first four bytes of the payload. If the CRC then starts with the register
+    // value 0, the changed bytes have the same CRC as the original bytes have if the CRC starts with the value
+    // `register`.
     assert!(folded.update_folded(|register| {
         let mut block: [u8; 128] = *payload.first_chunk()?;
         block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);

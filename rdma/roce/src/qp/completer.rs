@@ -109,8 +109,9 @@ impl Requester {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
         if self.timers.is_set(Timer::RnrPause) {
-            // No request packet was sent since the last RNR NAK arrived. This RNR NAK responds to a packet that was
-            // sent before, for example a tail probe, or it is a copy that the network made.
+            // The pause after the previous RNR NAK is not over, so no request packet was sent since that RNR NAK
+            // arrived. The new RNR NAK responds to an older packet, for example a tail probe, or it is a copy that the
+            // network made. It therefore uses up no retry and starts no pause.
             return Progress::default();
         }
         if self.rnr_left == 0 {
@@ -305,8 +306,8 @@ impl Requester {
 
     /// Resends only the last packet that was sent, as a tail probe. The peer's acknowledgement or NAK of the resent
     /// packet shows which packets are missing. If the peer is only slow, no packet was lost, so it would be useless to
-    /// resend all packets. If the last packet that was sent is a READ request, no packet is resent, because a READ
-    /// request is never a tail probe.
+    /// resend all packets. A READ request is never resent as a tail probe. If the last packet that was sent is a READ
+    /// request, no packet is resent now, and the requester waits until the retransmission timer expires again.
     fn step_back(&mut self) {
         let (index, packet) = self.cursor;
         let last = match (index, packet) {
@@ -319,9 +320,9 @@ impl Requester {
         if wqe.is_read() || psn.since(self.una) < 0 {
             return;
         }
-        // `rtt.forget` is not called, so the measurement of the round-trip time goes on during a tail probe. A
-        // round-trip time is measured from the first transmission of a packet, so a tail probe can make the measured
-        // time too long, but never too short.
+        // Unlike other retransmissions, a tail probe does not end the measurement of the round-trip time, so
+        // `rtt.forget` is not called here. A round-trip time is measured from the first transmission of a packet, so a
+        // tail probe can make the measured time too long, but never too short.
         self.cursor = last;
         self.demand_ack();
     }

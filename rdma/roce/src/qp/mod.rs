@@ -331,8 +331,9 @@ impl QpEntry {
 
     /// Builds the next packet. Responses are sent before requests, because the peer's window depends on responses. If
     /// the program permits late acknowledgements and the peer also uses the embedded provider, one request packet is
-    /// sent before the acknowledgements in the queue. An acknowledgement is usually shorter than the request packet
-    /// before it, so both fit into one super-packet, in which only the last datagram may be shorter than the others.
+    /// sent before the acknowledgements in the queue. In a super-packet, only the last datagram may be shorter than the
+    /// others. An acknowledgement is usually shorter than a request packet, so both fit into one super-packet if the
+    /// acknowledgement comes last.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut DeviceTables, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
         let (connection, open) = match &mut self.phase {

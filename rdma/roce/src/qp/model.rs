@@ -101,8 +101,9 @@ pub struct Decision {
     pub receive: Option<Receive>,
     /// True if the packet ends the connection with an error.
     pub failed: bool,
-    /// The number of waiting READ responses that were dropped because the packet repeats the requests of these READs,
-    /// at least in part. A dropped response that was itself the response to a repeated READ is not counted.
+    /// The number of waiting READ responses that the packet dropped. Only a repeated READ request drops READ responses:
+    /// those whose PSNs overlap its own PSNs. A dropped response is not counted if it was itself the response to a
+    /// repeated READ request.
     pub reads_dropped: usize,
 }
 
@@ -220,9 +221,9 @@ impl Model {
         qp.receives.push_back(RecvWqe { wr_id: 0, sges, len: len.into() });
     }
 
-    /// Notes that the last response packet of the oldest READ was sent. The maximum number of outstanding
-    /// READs ([`QpConfig::reads`]) does not apply to a READ that repeats an earlier READ. The function
-    /// returns false for such a READ, and true for any other READ.
+    /// Notes that the last response packet of the oldest READ was sent. Returns true if the READ counted towards the
+    /// maximum number of outstanding READs ([`QpConfig::reads`]), and false if the READ repeated an earlier READ,
+    /// because repeated READs do not count.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());
         responder.is_some_and(|responder| responder.responses.finish_oldest())

@@ -24,7 +24,8 @@ use crate::{
 /// The retry limits and the ACK timeout, which are chosen when the connection is set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// The number of consecutive ACK timeouts after which the requester still resends, 0-7.
+    /// The number of consecutive ACK timeouts, 0-7, after each of which the requester resends. After one more ACK
+    /// timeout, the queue pair fails.
     pub(crate) count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub(crate) rnr: u8,
@@ -43,9 +44,9 @@ pub(crate) struct Requester {
     pub(super) alloc: Psn,
     /// The PSN after the highest PSN that was sent.
     pub(super) sent_end: Psn,
-    /// The PSN of the last response packet of each READ request that was sent and is not answered in full, in ascending
-    /// order. A retransmission of the READ request asks for no response packet after this PSN, because a responder may
-    /// refuse a READ request of which only a part is a duplicate.
+    /// One PSN for each READ request that was sent and is not answered in full: the PSN of its last response packet.
+    /// The PSNs are in ascending order. A retransmission of the READ request asks for no response packet after this
+    /// PSN, because a responder may refuse a READ request of which only a part is a duplicate.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -101,7 +102,7 @@ impl Requester {
         self.wqes.front().and_then(|wqe| wqe.first)
     }
 
-    /// Returns the PSN of the packet at which the cursor points; `None` if no packet waits to be sent.
+    /// Returns the PSN of the packet to send next; `None` if no packet waits to be sent.
     fn cursor_psn(&self) -> Option<Psn> {
         let wqe = self.wqes.get(self.cursor.0)?;
         Some(wqe.first.unwrap_or(self.alloc).plus(self.cursor.1))
@@ -124,7 +125,8 @@ impl Requester {
         self.in_flight(psn) < self.window.packets()
     }
 
-    /// Returns the number of READ requests that are not answered in full and whose last PSN is before `psn`.
+    /// Returns the number of READ requests that are not answered in full and whose last response packet has a PSN
+    /// before `psn`.
     fn reads_before(&self, psn: Psn) -> usize {
         self.reads.partition_point(|end| psn.since(*end) > 0)
     }
@@ -133,8 +135,9 @@ impl Requester {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
-    /// Builds the packet at which the cursor points. Returns `Err` if the memory of this packet's payload was
-    /// deregistered and the packet's work request is the oldest.
+    /// Builds the packet to send next; returns false if no packet can be sent now. If the memory of the packet's
+    /// payload was deregistered, the function returns an error when the packet's work request is the oldest one, and
+    /// returns false before.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,
@@ -200,8 +203,8 @@ impl Requester {
         let len = (u64::from(wqe.len) - offset).min(u64::from(packets) * u64::from(peer.mtu)) as u32;
         out.begin(peer.addr);
         out.header.push(&self.bth(opcode::READ_REQUEST, psn, 0, peer, false, true).encode());
-        // If the sum of address and offset wraps around, the peer refuses the request, because the peer checks the
-        // address.
+        // The sum of address and offset is not checked for overflow here. The peer checks the address in the request,
+        // and refuses the request if the sum has wrapped around.
         let reth = Reth { addr: remote.addr.wrapping_add(offset), rkey: remote.rkey, length: len };
         out.header.push(&reth.encode());
         if repeated != Some(packets) {

@@ -33,7 +33,7 @@ enum IncomingMessage {
         recv: RecvWqe,
         filled: u64,
     },
-    /// `target` is `None` for a WRITE of no bytes, whose key is not checked.
+    /// `target` is `None` for a WRITE of no bytes, whose RKey is not checked.
     Write {
         target: Option<(MrRef, u64)>,
         len: u32,
@@ -52,9 +52,10 @@ struct Gap {
 }
 
 impl Gap {
-    /// The limit of reordering in packets. A packet counts as resent by the requester if its PSN is lower than the PSN
-    /// of the packet that arrived just before it, and the difference is above this limit. If the difference is not
-    /// above the limit, the network may have reordered the packets. TCP's limit of three duplicate ACKs is similar.
+    /// The highest difference between two PSNs that the network may have caused by reordering packets. A packet counts
+    /// as resent by the requester if its PSN is lower than the PSN of the packet that arrived just before it, and the
+    /// difference is above this limit. If the difference is not above the limit, the network may have reordered the
+    /// packets. The limit is 3, like TCP's limit of duplicate ACKs, which serves the same purpose.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -204,7 +205,8 @@ impl Responder {
         }
         let (response, packets) = self.read_response(packet, cx).map_err(|_| RefusalCause::Duplicate)?;
         let end = packet.bth.psn.plus(packets);
-        // A READ request whose responses reach the expected PSN or later PSNs is not a duplicate.
+        // A READ request that asks for a response packet with the expected PSN or a later PSN is not a complete
+        // duplicate, and is not executed.
         if end.since(self.epsn) > 0 {
             return Err(RefusalCause::Duplicate);
         }

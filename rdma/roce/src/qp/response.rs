@@ -21,11 +21,11 @@ pub(super) enum PendingResponse {
         syndrome: Syndrome,
         msn: u32,
     },
-    /// A NAK that reports that the packet `psn` is missing. If `after_ack` is true, an ACK of the packets before `psn` is
-    /// sent before the NAK. The specification says that the NAK alone acknowledges these packets. However, the requester
-    /// of rxe ignores all NAKs after the first one, and counts down its retries, until it receives an ACK. If rxe received
-    /// no ACK here, it would notice each further loss only by an ACK time-out, and the connection would end after a few
-    /// losses.
+    /// A NAK that reports that the packet `psn` is missing. If `after_ack` is true, an ACK of the packets before `psn`
+    /// is sent before the NAK. By the specification, the NAK alone already acknowledges these packets, so the ACK is
+    /// only for rxe. The requester of rxe ignores all NAKs after the first one, and counts down its retries, until it
+    /// receives an ACK. If rxe received no ACK here, it would notice each further loss only by an ACK time-out, and the
+    /// connection would end after a few losses.
     SequenceNak {
         psn: Psn,
         msn: u32,
@@ -75,8 +75,8 @@ pub(super) struct PendingResponses {
 
 impl PendingResponses {
     /// The maximum number of responses that may wait. The limit is higher than the number of responses that a requester
-    /// can cause in one window. When the queue is full, a further response is dropped, and the requester repeats its
-    /// request.
+    /// can cause with the packets of one congestion window. When the queue is full, a further response is dropped, and
+    /// the requester repeats its request.
     const MAX: usize = 256;
 
     pub(super) fn is_empty(&self) -> bool {
@@ -111,9 +111,9 @@ impl PendingResponses {
         self.queue.push_back(response);
     }
 
-    /// Returns the response that was pushed last; `None` if the queue is empty, or if this response was returned
-    /// before. If the returned response is an ACK, NAK or RNR NAK, it is removed from the queue. The response to a READ
-    /// stays in the queue until [`PendingResponses::finish_oldest`] removes it.
+    /// Returns the response that was pushed last. Returns `None` if the queue is empty, or if an earlier call returned
+    /// this response. If the returned response is an ACK, NAK or RNR NAK, it is removed from the queue. The response to
+    /// a READ stays in the queue until [`PendingResponses::finish_oldest`] removes it.
     pub(super) fn take_newest(&mut self) -> Option<PendingResponse> {
         match self.queue.back_mut()? {
             PendingResponse::Ack { .. } | PendingResponse::SequenceNak { .. } => self.queue.pop_back(),

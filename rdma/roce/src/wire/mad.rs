@@ -73,7 +73,7 @@ pub struct CommIds {
 pub struct Req {
     /// The communication ID that the sender has chosen for the connection.
     pub local_comm_id: u32,
-    /// The service ID, which contains the TCP-space port; see [`service_port`].
+    /// The service ID, which contains the TCP-space port (RDMA_PS_TCP) of the listener; see [`service_port`].
     pub service_id: u64,
     /// The GUID of the sender's device.
     pub ca_guid: u64,
@@ -469,12 +469,12 @@ impl Dreq {
 /// The bits of a service ID in the TCP space (Linux: RDMA_PS_TCP), without the port.
 const PS_TCP: u64 = 0x0106_0000;
 
-/// Returns the service ID of the TCP-space port `port`.
+/// Returns the service ID of the TCP-space port (RDMA_PS_TCP) `port`.
 pub const fn service_id(port: u16) -> u64 {
     PS_TCP | port as u64
 }
 
-/// Returns the TCP-space port of a service ID; `None` if the service ID is not in the TCP space.
+/// Returns the TCP-space port (RDMA_PS_TCP) of a service ID; `None` if the service ID does not contain such a port.
 pub const fn service_port(service_id: u64) -> Option<u16> {
     if service_id & !0xffff == PS_TCP { Some(service_id as u16) } else { None }
 }
@@ -482,7 +482,7 @@ pub const fn service_port(service_id: u64) -> Option<u16> {
 /// The header that rdma_cm puts at the start of a REQ's private data (struct cma_hdr in cma.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmaHeader {
-    /// The sender's TCP-space port.
+    /// The sender's TCP-space port (RDMA_PS_TCP).
     pub port: u16,
     /// The IP address of the active side.
     pub src: IpAddr,

@@ -42,7 +42,7 @@ pub struct Packet<'a> {
     pub aeth: Option<Aeth>,
     /// The datagram header; `None` if the opcode has no DETH.
     pub deth: Option<Deth>,
-    /// The immediate in host byte order; `None` if the opcode has no immediate.
+    /// The immediate in native byte order; `None` if the opcode has no immediate.
     pub imm: Option<u32>,
     /// The extended headers that this stack keeps but does not interpret.
     pub other: &'a [u8],

@@ -34,7 +34,7 @@ pub(crate) const PORT: u16 = 12_345;
 /// A test fails if one run of the pair makes this number of steps, or if an end sends this number of packets at once.
 const MANY: usize = 20_000;
 
-/// The two ends. In most tests, `A` is the requester and `B` is the responder.
+/// The two ends of the connection. In most tests, `A` is the requester and `B` is the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     A,
@@ -191,7 +191,8 @@ impl Pair {
         self.rules.push(Box::new(rule));
     }
 
-    /// Sets what the wire does with the packet that is the `nth` of the kind `kind`.
+    /// Sets what the wire does with the packet number `nth` among the packets of the kind `kind` that an end sends,
+    /// counted from 1.
     pub(crate) fn on(&mut self, kind: &'static str, nth: usize, fault: Fault) {
         self.rule(move |p| (p.kind == kind && p.nth == nth).then_some(fault));
     }
@@ -231,8 +232,8 @@ impl Pair {
         self.a.post_with(id, SendOp::Write(self.b.remote(HALF)), 0, len, flags).unwrap();
     }
 
-    /// Sends one SEND, by which the requester measures the round-trip time, so that its timers are short afterwards. At
-    /// the end, the function clears the list of sent packets.
+    /// Sends one SEND and waits for its completion. The requester measures the round-trip time of this SEND, so the
+    /// requester's timers are short afterwards. At the end, the function clears the list of sent packets.
     pub(crate) fn warm_up(&mut self) {
         self.b.recv(0, 0);
         self.send(0, 0);
@@ -392,8 +393,8 @@ impl Pair {
         self.seal(from, body)
     }
 
-    /// Makes a packet from the peer of `to` for the queue pair of `to`, with the headers of its opcode. If the opcode
-    /// has a RETH, the RETH has the length 0 and the address of the second half of the region of `to`.
+    /// Makes a packet from the peer of `to` for the queue pair of `to`, with the headers that the opcode `opcode` has.
+    /// If the opcode has a RETH, the RETH has the length 0 and the address of the second half of the region of `to`.
     pub(crate) fn forge(&self, to: Side, opcode: u8, psn: u32) -> Packet<'static> {
         let end = if to == A { &self.a } else { &self.b };
         let (dest_qp, remote) = (end.qp.0, end.remote(HALF));
@@ -410,7 +411,7 @@ impl Pair {
         }
     }
 
-    /// Makes a packet that requests from B a READ of the `length` bytes of B's region from `offset` on.
+    /// Makes a READ request to B for the `length` bytes of B's region that begin at `offset`.
     pub(crate) fn read_request(&self, psn: u32, offset: u32, length: u32) -> Packet<'static> {
         let from = self.b.remote(offset);
         let reth = Some(Reth { addr: from.addr, rkey: from.rkey, length });
@@ -473,17 +474,17 @@ impl Pair {
         let _ = writeln!(self.log, "{us:>12.1} us {what}{fault}");
     }
 
-    /// The kinds of all packets from `side`, in their order.
+    /// The kinds of all packets from `side`, in the order in which the packets were sent.
     pub(crate) fn kinds(&self, side: Side) -> Vec<&'static str> {
         self.sent.iter().filter(|p| p.from == side).map(|p| p.kind).collect()
     }
 
-    /// The PSNs of all packets of a kind, in their order.
+    /// The PSNs of all packets of a kind, in the order in which the packets were sent.
     pub(crate) fn psns(&self, kind: &str) -> Vec<u32> {
         self.sent.iter().filter(|p| p.kind == kind).map(Sent::psn).collect()
     }
 
-    /// The PSNs of all request packets that A sent, in their order.
+    /// The PSNs of all request packets that A sent, in the order in which A sent them.
     pub(crate) fn requests(&self) -> Vec<u32> {
         let request = |p: &&Sent| p.from == A && p.bth.opcode <= opcode::READ_REQUEST;
         self.sent.iter().filter(request).map(Sent::psn).collect()

@@ -155,7 +155,8 @@ impl EventChannel {
     /// addresses.
     ///
     /// # Safety
-    /// `event` must be a connection request that was not handled yet, because the result owns the request's identifier.
+    /// `event` must be a connection request that was not converted before. Each conversion makes a `RawCmId` that
+    /// destroys the request's identifier when it is dropped, and the identifier must be destroyed only once.
     unsafe fn request(
         self: &Arc<Self>,
         event: &rdma_cm_event,

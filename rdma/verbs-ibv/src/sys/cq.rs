@@ -87,7 +87,8 @@ impl RawCq {
             // SAFETY: this `RawCq` owns the completion queue, and `batch` has room for `wanted` completions.
             let count =
                 unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
-            // If the completion queue has failed, the function `poll` returns -1 and does not always set errno.
+            // If the completion queue has failed, the function `poll` returns -1, but does not always set errno, so the
+            // error does not contain errno.
             let count =
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {

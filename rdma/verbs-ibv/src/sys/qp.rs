@@ -236,8 +236,9 @@ impl Drop for RawQp {
         if !self.pd.device.maker.is_this() {
             return;
         }
-        // SAFETY: this `RawQp` owns the queue pair, and nobody uses it after `Drop`. The call does not wait for
-        // asynchronous events, because this crate takes no asynchronous event of a queue pair.
+        // SAFETY: this `RawQp` owns the queue pair, and nobody uses it after `Drop`. `ibv_destroy_qp` waits only for
+        // asynchronous events of the queue pair that were read and not acknowledged. This crate reads none, so the call
+        // does not wait.
         unsafe { self.pd.device.library.ibv_destroy_qp(self.qp.as_ptr()) };
     }
 }
