@@ -409,7 +409,7 @@ impl Bridge {
         }
     }
 
-    /// Gives up an event because the operating system has no address space for the event's spill memory.
+    /// Gives up an event because the address space has no room for the event's spill memory.
     fn give_up(&mut self, id: EventBufferId, error: &ejfat_udp::Error) {
         if !std::mem::replace(&mut self.logged_addresses, true) {
             tracing::warn!("an event is given up: {error}");

@@ -166,8 +166,8 @@ impl Listener {
         let address = SocketAddrUnix::new(path).map_err(wrong)?;
         let listen_there = || -> io::Result<OwnedFd> {
             if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-                // Only ECONNREFUSED says that no process listens. With other errors, a process may listen that has no
-                // room for another connection, or whose socket file belongs to another user.
+                // Only ECONNREFUSED says that no process listens. After another error, a process may still listen: it
+                // may have no room for another connection, or its socket file may belong to another user.
                 if rustix::net::connect(&new_socket()?, &address) != Err(Errno::CONNREFUSED) {
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
                 }

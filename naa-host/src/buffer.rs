@@ -389,7 +389,8 @@ impl HostRegion {
     /// it is copied to a staging region.
     pub(crate) fn sge(&self, offset: u64, length: u32) -> Option<Sge> {
         let Registered { mr, .. } = &**self.registered.as_ref()?;
-        // The region's memory may begin in the middle of the registered memory, so the distance is added to `offset`.
+        // The region's memory may begin after the start of the registered memory, so the distance between the two
+        // starts is added to `offset`.
         Some(mr.sge(self.memory.addr() - mr.addr() + offset, length))
     }
 

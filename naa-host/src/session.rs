@@ -207,7 +207,8 @@ impl Session {
         }
     }
 
-    /// Keeps `claim` until the session ends. Until then, the accelerator of `claim` is given to no other session.
+    /// Keeps `claim` until the session ends. Until then, the `Spec` of `claim` and its clones do not give the
+    /// accelerator to another session.
     pub(crate) fn holding(mut self, claim: Claim) -> Self {
         self._claim = Some(claim);
         self

@@ -122,8 +122,8 @@ impl SessionSetup {
         Self::with_extra(device, peer, params, config, Extra::NONE)
     }
 
-    /// Makes the same objects as [`new`](Self::new), but with a queue pair that has room for `extra.sends` additional
-    /// sends and `extra.receives` additional receives.
+    /// Makes the same objects as [`new`](Self::new), but with room for `extra.sends` additional sends and
+    /// `extra.receives` additional receives, and with the setting `extra.late_acks` for acknowledgements.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,

@@ -27,8 +27,8 @@ pub struct Config {
     /// The local address and the port on which the server listens. The address must be an address of this machine, and
     /// not the unspecified address (0.0.0.0 or ::). Port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The networks from which hosts may connect. RoCE has no authentication, so a host's address alone decides whether
-    /// the host may connect.
+    /// The networks from which hosts may connect. RoCE has no authentication, so the server can identify a host only by
+    /// its address.
     pub allow: AllowList,
     /// The maximum number of regions and bytes that a session may request.
     pub limits: SessionLimits,

@@ -118,8 +118,8 @@ pub struct Shares {
     pub first: u64,
 }
 
-/// The number of new source networks for which the reserve is enough, if each of them takes [`Shares::first`] bytes or
-/// files.
+/// The number of new source networks for which the reserve of memory is enough, if each of them takes [`Shares::first`]
+/// bytes.
 const FIRST_PEERS: u64 = 16;
 
 impl Shares {

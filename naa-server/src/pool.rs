@@ -95,8 +95,8 @@ pub struct RefusedCall {
 pub struct EndedCall {
     /// The number that [`Pool::submit`] returned for the call.
     pub id: CallId,
-    /// The result of the call, as [`ServerCall::run`] returns it: the part of each output that is sent to the host, or
-    /// the reason for which the call has no result.
+    /// The part of each output that is sent to the host, as [`ServerCall::run`] returns it, or the reason for which the
+    /// call has no result. If the call did not run, or did not end in time, the pool may give the reason.
     pub result: Result<Vec<Option<Part>>, CallFailure>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.

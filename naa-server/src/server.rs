@@ -72,7 +72,7 @@ struct Orders {
 
 impl Server {
     /// Starts a server that listens and serves the functions of `registry`. The server runs until the program calls
-    /// [`Server::shutdown`] or drops the returned handle.
+    /// [`Server::shutdown`] or drops the returned handle, unless the server fails earlier (see [`Server::ended`]).
     ///
     /// # Errors
     /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable

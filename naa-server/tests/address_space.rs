@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
 const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
 
-/// Maps so much memory that at least `spare` and less than `spare` + 128 KiB bytes of the address space stay free.
+/// Maps so much memory that room for `spare` bytes, and for less than 128 KiB more, is left in the address space.
 /// Returns the mapped memory.
 fn leave(spare: usize) -> Vec<verbs::Memory> {
     let place = region::alloc(spare).unwrap();

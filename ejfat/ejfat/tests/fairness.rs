@@ -77,8 +77,8 @@ fn small_events_of_one_sender_do_not_displace_a_larger_one_of_another() {
             let _ = reassembler.handle(NOW, attacker(0), &segment(event, page * 4096, 1 << 20, &[6; 256]));
         }
     }
-    // The honest sender's event needs 64 pages. The attacker's 64 events have 32 pages each, so these events together
-    // have 2048 pages. The attacker always has more pages than the honest sender, so only events of the attacker are
+    // The honest sender's event needs 64 pages. The attacker's open events together have nearly all of the memory's
+    // 2048 pages. The attacker always has more pages than the honest sender, so only events of the attacker are
     // evicted.
     let mut complete = false;
     for page in 0..64u32 {

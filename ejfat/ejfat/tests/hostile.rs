@@ -124,8 +124,8 @@ fn touched_pages_are_bounded() {
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (WorkerModel, u64) {
     let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
-    // If senders that never completed an event have most of the memory, only these senders lose events. The honest
-    // sender completes an event first, so that it is not one of them.
+    // If senders that never completed an event have more than half of all open events or of the memory, only these
+    // senders lose events. The honest sender completes an event first, so that it is not one of them.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {
@@ -271,9 +271,9 @@ fn a_sender_started_again_is_no_duplicate() {
     assert_eq!(handle(0, &with_tick(1, &whole)), Ok(()));
     assert_eq!(handle(1, &with_tick(1, &whole)), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(2, &with_tick(2, &whole)), Ok(()), "another tick");
-    // A segment without a tick is refused as a duplicate of a released event until `Config::timeout` has passed since
-    // the release, and not later. The time-out is 500 ms here. The event with tick 2 was released at 2 ms, so segments
-    // are refused until 502 ms.
+    // A segment without a tick is refused as a duplicate of a released event only until `Config::timeout` has passed
+    // since the release. The time-out is 500 ms here. The event with tick 2 was released at 2 ms, so segments without a
+    // tick are refused until 502 ms.
     assert_eq!(handle(400, &whole), Err(SegmentDropCause::Duplicate));
     assert_eq!(handle(503, &whole), Ok(()));
 }
@@ -340,8 +340,8 @@ fn one_for_each_page(
 fn a_segment_that_cannot_be_recorded_evicts_nothing() {
     let mut reassembler = Reassembler::new(Config { memory: 53 * 4096, ..small() }).unwrap();
     one_for_each_page(&mut reassembler, HONEST, 1, 29, 4096);
-    // The hostile sender's event then has 24 separate ranges of bytes, and no more separate ranges can be recorded for
-    // this event.
+    // After the next call, the hostile sender's event has 24 separate ranges of bytes, and no more separate ranges can
+    // be recorded for this event.
     one_for_each_page(&mut reassembler, HOSTILE, 2, 24, 1);
     let scattered = reassembler.handle(NOW, HOSTILE, &segment(2, 24 * 4096, 30 * 4096, &[1]));
     assert_eq!(scattered.unwrap_err(), SegmentDropCause::Scattered);

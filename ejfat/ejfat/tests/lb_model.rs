@@ -130,9 +130,9 @@ fn slots_far_apart_are_the_models() {
                 Rule::Slot { epoch, slot, .. } if u64::from(*epoch) == tick / 3 => Some(*slot),
                 _ => None,
             };
-            // A random calendar slot seldom has a rule. Two of three packets therefore get a slot number that is
-            // derived from a slot with a rule, or from slot 0: unchanged, with the lowest bit inverted, or combined
-            // with 0x2aaa, the `xor` of some epochs, by exclusive or.
+            // A random calendar slot seldom has a rule. On average, two of three packets therefore get a slot number
+            // that is derived from a slot with a rule, or from slot 0: unchanged, with the lowest bit inverted, or
+            // combined with 0x2aaa, the `xor` of some epochs, by exclusive or.
             let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
             let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
             let anywhere = random.next_u32() as u16;

@@ -12,8 +12,9 @@ use super::{
 use crate::call::{CallFailure, Stop};
 
 /// The number of bytes of each vector that are processed between two calls of [`Stop::check`]. A piece of this length
-/// is copied from the first vector to the output, and then the same piece of the second vector is added to the output.
-/// The pieces are so small that the copied piece is still in the cache at the addition.
+/// is copied from the first vector to the output, unless the output already contains it. Then the same piece of the
+/// second vector is added to the output. The pieces are so small that the copied piece is still in the cache at the
+/// addition.
 const STRIDE: usize = 64 << 10;
 
 /// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` are arrays

@@ -22,9 +22,9 @@ pub const STREAM_ELEMENTS: u32 = 16;
 pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
     let others = u32::from(config.limits.max_regions.max(config.limits.max_slots)) + SPARE_SENDS;
     let others = others + further(config, device);
-    // If the device's completion queue is too short for `config.max_sessions` sessions, this function returns fewer
-    // work requests, but at least `LEAST_STREAM_SENDS`. The server accepts fewer sessions only if this reduction is not
-    // enough.
+    // If the device's completion queue is too short for `config.max_sessions` sessions, this function reduces the
+    // number of work requests, but not below `LEAST_STREAM_SENDS`. The server accepts fewer sessions only if this
+    // reduction is not enough.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX).max(1);
     let share = (device.max_cqe / sessions).saturating_sub(others + RECEIVES).max(LEAST_STREAM_SENDS);
     config.stream_sends.min(share).min(device.max_qp_wr.saturating_sub(others))

@@ -374,8 +374,8 @@ impl EmbeddedDevice {
         }
     }
 
-    /// Wakes the progress thread if it sleeps in `watch`, where a sleep can last a second. A sleep in `progress` need
-    /// not be ended by this function, because it ends by itself after the time `LINGER`.
+    /// Wakes the progress thread from a sleep in `watch` or in `progress`. A sleep in `watch` can last a second. A
+    /// sleep in `progress` is short, because it ends by itself after the time `LINGER`.
     fn wake_thread(&self) {
         if let Ok(thread) = self.thread.try_lock()
             && let Some(handle) = thread.as_ref()

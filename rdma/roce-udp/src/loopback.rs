@@ -18,9 +18,9 @@ const CANDIDATES: u32 = 64;
 )]
 pub struct NoFreeLoopback;
 
-/// Finds a loopback address whose UDP port 4791 is free. Each call in a process returns another address than the calls
-/// before. The search starts at an address that depends on the process id, so processes rarely try the same addresses.
-/// Another process may take the address before the caller binds it.
+/// Finds a loopback address whose UDP port 4791 is free. Each call returns an address that no earlier call in the same
+/// process has returned. The search starts at an address that depends on the process id, so processes rarely try the
+/// same addresses. Another process may take the address before the caller binds it.
 ///
 /// # Errors
 /// Fails with [`NoFreeLoopback`] if none of 64 addresses is free.

@@ -9,8 +9,8 @@ use rand_core::{RngCore, SeedableRng};
 pub struct LossInjection {
     /// The number of lost datagrams per million.
     pub per_million: u32,
-    /// The seed of the random numbers. Runs with the same seed and the same `per_million` lose the same received
-    /// datagrams, for example the third and the ninth.
+    /// The seed of the random numbers. Runs with the same seed and the same `per_million` lose the datagrams at the
+    /// same positions in the sequence of received datagrams, for example the third and the ninth.
     pub seed: u64,
 }
 

@@ -94,7 +94,7 @@ pub enum RefusalCause {
     /// The syndrome of the acknowledgement is reserved.
     #[error("the syndrome of the acknowledgement is reserved")]
     ReservedSyndrome,
-    /// One or more READ response packets that come before this one were lost.
+    /// One or more READ response packets before this one are missing.
     #[error("a READ response before this one is missing")]
     ResponseGap,
     /// The READ response fits no outstanding READ, or has a wrong length.

@@ -13,8 +13,8 @@ pub enum EligibleWorkers {
     Anybody,
     /// Only the workers whose [`Filter`](crate::ring::Filter) takes this data id may get the event.
     DataId(u16),
-    /// The worker that has this member number in the load balancer's tables may get the event. If no worker with this
-    /// member number can get events at present, any worker may get the event.
+    /// Only the workers whose [`Filter`](crate::ring::Filter) has this member number may get the event. If no worker
+    /// with this member number can get events at present, any worker may get the event.
     Member(u16),
 }
 

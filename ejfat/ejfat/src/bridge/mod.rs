@@ -79,8 +79,8 @@ pub struct Dispatcher {
     waiting: VecDeque<EventBufferId>,
     /// The workers that ended and whose rings are kept, in the order in which the workers ended.
     ended: VecDeque<EndedWorker>,
-    /// True until [`Dispatcher::forget_all`] is called. While `keeps` is true, the bridge keeps the events of a worker
-    /// that ends, to deliver them again.
+    /// True until [`Dispatcher::forget_all`] is called. While `keeps` is true, the bridge may keep the events of a
+    /// worker that ends, to deliver them again.
     keeps: bool,
     workers: Workers,
     counters: Counters,

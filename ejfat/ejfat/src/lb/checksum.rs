@@ -8,14 +8,15 @@ use std::ops::Add;
 /// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'), where HC and m are the old checksum and the old
 /// 16-bit word, and HC' and m' are the new checksum and the new word. By RFC 1071, 2 (B), a one's complement sum can be
 /// computed in either byte order. By RFC 1071, 2 (C), a one's complement sum can be computed from words that are longer
-/// than 16 bits. So a `Change` is the sum of ~m and m' over 32-bit words in native byte order.
+/// than 16 bits. So a `Change` is the sum of ~m for the old words and m' for the new words. The words are in native
+/// byte order, and have 32 bits, except a last word of 16 bits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 
 impl Change {
     /// Returns the change of a checksum when `bytes` are removed from the data over which the checksum is computed. A
-    /// checksum is a sum of 16-bit words, so the number of removed bytes must be even, and their offset in this data
-    /// must be even, too.
+    /// checksum is computed from 16-bit words, so the number of removed bytes must be even, and their offset in this
+    /// data must be even, too.
     #[inline]
     pub(super) fn removed(bytes: &[u8]) -> Self {
         Self(sum(bytes, |word| !word, |word| !word))
@@ -31,7 +32,7 @@ impl Change {
         let mut sum = self.0 + u64::from(!u16::from_ne_bytes(checksum));
         sum = (sum & 0xffff_ffff) + (sum >> 32);
         // Each addition in the loop adds the bits above the lowest 16 bits to the lowest 16 bits. The variable `sum`
-        // has at most 34 bits before the loop, 19 bits after the first addition, 17 bits after the second addition, and
+        // has at most 33 bits before the loop, 18 bits after the first addition, 17 bits after the second addition, and
         // 16 bits after the third addition.
         for _ in 0..3 {
             sum = (sum & 0xffff) + (sum >> 16);

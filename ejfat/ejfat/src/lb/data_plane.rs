@@ -122,11 +122,11 @@ impl DataPlane {
 
     /// Chooses the first tick of a load balancer's new tables, stages the tables, and returns the chosen tick. The
     /// staged tables apply until the first tick of the next set. The load balancer's next tick is one above the highest
-    /// tick that it remembers as routed. If no tick is remembered, the next tick is one above the highest tick that was
-    /// remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables begin at the next
-    /// tick if a tick is remembered as routed and the set that applies to the next tick has routed at least one packet.
-    /// In all other cases, the new tables replace the set that applies to the next tick, and begin at the first tick of
-    /// the replaced set.
+    /// tick that the load balancer remembers as routed. If no tick is remembered, the next tick is one above the
+    /// highest tick that was remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables
+    /// begin at the next tick if a tick is remembered as routed and the set that applies to the next tick has routed at
+    /// least one packet. In all other cases, the new tables replace the set that applies to the next tick, and begin at
+    /// the first tick of the replaced set.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if three conditions are true: no tick is remembered as routed, the set
@@ -235,9 +235,9 @@ impl DataPlane {
     }
 
     /// Returns the number of packets that a load balancer routed although their ticks were above its horizon. The
-    /// result also has the lowest and the highest of these ticks; [`BeyondHorizon`] says which ticks are stored. The
-    /// result is `None` before the first such packet. It becomes `None` again when the load balancer is reset, or when
-    /// the horizon rises to [`BeyondHorizon::highest`] or above.
+    /// result also has the lowest and the highest stored tick of these packets; [`BeyondHorizon`] says which ticks are
+    /// stored. The result is `None` before the first such packet. It becomes `None` again when the load balancer is
+    /// reset, or when the horizon rises to [`BeyondHorizon::highest`] or above.
     pub fn beyond(&self, lb: LbId) -> Option<BeyondHorizon> {
         self.of(lb).beyond
     }

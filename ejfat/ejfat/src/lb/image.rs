@@ -385,7 +385,7 @@ impl Builder {
         let entry = Bits::default().add(epoch.xor.into(), 16).add(epoch.slot_bits.into(), 4);
         // The number `first` is the index of the calendar's first slot. If the table of slots is full and the calendar
         // has no slots, `first` can be equal to `SLOTS`. A field of 14 bits cannot hold `SLOTS`, so the remainder 0 is
-        // stored, which no look-up uses.
+        // stored. The remainder has no effect, because a look-up in a calendar without slots finds no member.
         let entry = entry.add(len as u128, 15).add((first % SLOTS) as u128, 14).entry;
         self.image.put(ImageTable::Epochs, place, entry);
         Ok(place)

@@ -13,8 +13,8 @@ use crate::{segment::IpVersion, wire::LbHeader};
 /// A rewritten packet, which the caller must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The offset at which the rewritten packet begins in the bytes that were passed to [`rewrite`]. The offset is 16
-    /// if the LB header was removed, otherwise 0.
+    /// The offset at which the rewritten packet begins in the bytes of the original packet. The offset is 16 if the LB
+    /// header was removed, otherwise 0.
     pub start: usize,
     /// The destination of the packet.
     pub route: Route,

@@ -208,8 +208,8 @@ impl EventBuffers {
         self.claimed
     }
 
-    /// Returns the open event that takes the largest part of a sender's memory. If several events take equally much
-    /// memory, the function returns the event whose last segment was accepted the longest time ago.
+    /// Returns the open event that takes the largest part of a sender's memory. If several events take the same amount
+    /// of memory, the function returns the event whose last segment was accepted the longest time ago.
     pub(super) fn largest_of(&self, sender: u32) -> Option<u32> {
         self.open_of(sender).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }

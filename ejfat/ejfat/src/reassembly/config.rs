@@ -64,7 +64,8 @@ pub struct Config {
     /// additional senders are unknown senders, which have common counters.
     pub max_sources: u32,
     /// The maximum number of remembered events of each of two kinds: complete events, and events that were given up. A
-    /// late segment of a remembered event is dropped, and does not open the event again.
+    /// late segment of a remembered event is dropped, and does not open the event again. [`Config::timeout`] describes
+    /// an exception.
     pub remembered: u32,
     /// The number of bitmap blocks of all events together. A bitmap block has 512 bits, and each bit says whether one
     /// range of bytes of an event has arrived. An event needs bitmap blocks only if the bytes that have arrived form

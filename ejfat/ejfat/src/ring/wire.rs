@@ -25,8 +25,8 @@ use crate::reassembly::EventKey;
 
 /// The number of bytes of a subscription, a response or a descriptor.
 pub const BLOCK: usize = 64;
-/// The number of bytes of a credit word. A worker's credits consist of a count and one credit word for each slot, and
-/// the count has as many bytes as a credit word.
+/// The number of bytes of a credit word. A worker's credits contain a count and one credit word for each slot, and the
+/// count has as many bytes as a credit word.
 pub const CREDIT: usize = 4;
 /// The version of the ring protocol in which no event is delivered again.
 const VERSION_1: u32 = 1;

@@ -46,7 +46,7 @@ impl Serving {
         self.stats.bytes_in.add(bytes);
         // If the device does not revoke access, a function works on copies of the regions that the host can write. A
         // call with more than `COPIED_INLINE` bytes of regions then runs on the pool, so that the server loop itself
-        // never copies more than this number of bytes.
+        // does not copy the regions of such a call.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         // If the session has a process for kernels, the call runs on the pool, because the call must wait for this
         // process. A call of a kernel waits until the session's process has run the kernel. A call of any other

@@ -120,7 +120,7 @@ impl Cm {
         let Some(conn) = self.table.get(id) else { return };
         let Some(remote_ids) = conn.remote_ids else { return };
         // The low half of the DREQ's transaction ID is this side's communication ID. `conn.tid` is the transaction ID
-        // of the REQ. If this side is the passive side, the peer has chosen `conn.tid`, so its low half is replaced.
+        // of the REQ. On the passive side, the peer has chosen `conn.tid`, so the low half of `conn.tid` is replaced.
         let tid = conn.tid & !0xffff_ffff | u64::from(conn.comm_id);
         let dreq = Mad::new(tid, CmMessage::Dreq(Dreq { ids: conn.ids(), remote_qpn: remote_ids.qp.2 }));
         let retry = Retry::new(now + DREQ_TIME);

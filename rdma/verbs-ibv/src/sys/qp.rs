@@ -236,9 +236,9 @@ impl Drop for RawQp {
         if !self.pd.device.maker.is_this() {
             return;
         }
-        // SAFETY: this `RawQp` owns the queue pair, and nobody uses it after `Drop`. `ibv_destroy_qp` waits only for
-        // asynchronous events of the queue pair that were read and not acknowledged. This crate reads none, so the call
-        // does not wait.
+        // SAFETY: this `RawQp` owns the queue pair, and nobody uses it after `Drop`. `ibv_destroy_qp` waits until all
+        // asynchronous events of the queue pair that were read are acknowledged. This crate reads no asynchronous event
+        // of a queue pair, so the call does not wait for an acknowledgement.
         unsafe { self.pd.device.library.ibv_destroy_qp(self.qp.as_ptr()) };
     }
 }
