@@ -43,14 +43,14 @@ const TURNS: usize = 4;
 const BEHIND: Duration = Duration::from_secs(2);
 /// The time between two calls of `Bridge::tick`, which checks all workers.
 const TICK: Duration = Duration::from_millis(50);
-/// The shortest (`SOON`) and the longest (`LATER`) time for which the server loop sleeps before it wakes up to read
-/// credits, while workers have unreleased events. Between these limits, the time is an eighth of the time that has
-/// passed since segments or credits last arrived. Credits are also read each time the server loop wakes up for
+/// The shortest (`SOON`) and the longest (`LATER`) sleep of the server loop between two reads of credits. These limits
+/// apply while workers have unreleased events. Between these limits, the server loop sleeps for an eighth of the time
+/// that has passed since segments or credits last arrived. Credits are also read each time the server loop wakes up for
 /// another reason.
 const SOON: Duration = Duration::from_micros(100);
 const LATER: Duration = Duration::from_millis(20);
-/// The longest time for which the server loop sleeps before it wakes up to read credits, while workers have unreleased
-/// events and other events wait to be delivered. If no event waits to be delivered, the longest time is `LATER`.
+/// The longest sleep of the server loop between two reads of credits if workers have unreleased events and other events
+/// wait to be delivered. If no event waits to be delivered, the longest sleep is `LATER`.
 const STARVED: Duration = Duration::from_millis(1);
 /// The time after which a remote worker counts as dead if the bridge waits for acknowledgements of WRITEs and receives
 /// none. A worker can count as dead while the queue pair still retransmits unacknowledged WRITEs.
@@ -65,7 +65,8 @@ pub struct Bridge {
     dispatcher: Dispatcher,
     /// The rings of workers. The index of a worker's ring is `WorkerId::at`.
     rings: Vec<Option<(WorkerId, BridgeRing)>>,
-    /// The rings of workers that ended, as long as events in such a ring may be delivered again to other workers.
+    /// The rings of ended workers. The bridge keeps such a ring as long as events in it may be delivered again to other
+    /// workers.
     kept: Vec<Kept>,
     placing: DeliveryMode,
     listener: Option<Listener>,
@@ -76,8 +77,8 @@ pub struct Bridge {
     /// The worker and ring geometry of an accepted subscription for which the server loop has not called
     /// [`LoopService::begin`](naa_server::loop_service::LoopService::begin) yet.
     accepted: Option<(WorkerId, Geometry)>,
-    /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes all
-    /// entries, and for each entry reports one event of the entry's worker to the dispatcher as acknowledged.
+    /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes the entries
+    /// one by one. For each removed entry, it tells the dispatcher that the worker has acknowledged one event.
     announced: Vec<WorkerId>,
     /// The event that the last action copied from spill memory into a ring or staging ring.
     moved: Option<EventBufferId>,
@@ -87,12 +88,12 @@ pub struct Bridge {
     /// The log limit for log records about refused subscriptions of local workers.
     log_limit: LogLimit<()>,
     failed: Option<String>,
-    /// True if the lack of address space for an event was logged already.
+    /// True if the bridge has already logged that the address space has no room for the spill memory of an event.
     logged_addresses: bool,
     too_long: TooLong,
     logged_lengths: LoggedLengths,
-    /// The number of unreleased events of workers that were removed while the bridge was ending, which do not count as
-    /// lost.
+    /// The number of unreleased events of workers that were removed while the bridge was ending. These events do not
+    /// count as lost.
     left: u64,
     /// The start of the last turn in which the bridge read all sockets until the sockets were empty.
     dry: Time,
@@ -113,9 +114,9 @@ impl Bridge {
     /// Makes a bridge and binds its ports. `instance` must be a new random number at each start.
     ///
     /// # Errors
-    /// Fails with [`Error::Udp`] if a port cannot be bound, with [`Error::Bounds`] if the limits of the reassembler are
-    /// not valid, with [`Error::Path`] if the path of the socket for local workers is too long, and with [`Error::Io`]
-    /// if another operation of the operating system fails.
+    /// Fails with [`Error::Udp`] if a port cannot be bound, and with [`Error::Bounds`] if the limits of the reassembler
+    /// are not valid. Fails with [`Error::Path`] if the path of the socket for local workers is too long, and with
+    /// [`Error::Io`] if another operation of the operating system fails.
     pub fn new(config: BridgeConfig, instance: u64) -> Result<Self, Error> {
         let intake = Intake::new(&config)?;
         let listener = config.local.as_deref().map(Listener::new).transpose()?;
@@ -249,8 +250,8 @@ impl Bridge {
     }
 
     /// Gives up incomplete events that timed out. Segments that arrived before the time-out of their event may still be
-    /// unread in a socket. After the time-out of an event, the bridge keeps the event until it has read all sockets and
-    /// has found them empty, but at most for the time `BEHIND`.
+    /// unread in a socket. The bridge therefore first reads all sockets until they are empty. A timed-out event is kept
+    /// until then, but at most for the time `BEHIND` after its time-out.
     fn expire(&mut self, now: Time) {
         let behind = Time(now.0.saturating_sub(BEHIND.as_nanos() as u64));
         while let Some(incomplete) = self.intake.given_up(self.dry.max(behind)) {
@@ -332,7 +333,7 @@ impl Bridge {
     }
 
     /// Puts a segment's payload at the offset `at` of a worker's ring. If the delivery mode is cut-through and enough
-    /// receive buffers are free, an RDMA WRITE takes the payload from the receive buffer; otherwise the payload is
+    /// receive buffers are free, an RDMA WRITE takes the payload from the receive buffer. Otherwise, the payload is
     /// copied from the receive buffer to the shared memory or the staging ring.
     fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
@@ -493,8 +494,8 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // The unreleased events of a worker that is removed while the bridge is ending do not count as lost,
-            // because the worker may still read these events in its ring. `left` counts these events.
+            // If a worker is removed while the bridge is ending, its unreleased events do not count as lost, because
+            // the worker may still read these events in its ring. `left` counts these events.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
         // The actions of the dispatcher read the worker's ring, so the actions are executed before the ring is dropped.

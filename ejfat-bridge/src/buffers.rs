@@ -97,7 +97,7 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// Removes one user of the buffer: a WRITE that has completed, or the bridge, which has handled the
+    /// Removes one user of the buffer. This user is a WRITE that has completed, or the bridge after it has handled the
     /// segments in the buffer. The buffer becomes free when it has no user any more.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];

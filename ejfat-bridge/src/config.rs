@@ -51,8 +51,9 @@ pub enum WorkerSelection {
     /// Among the workers that take events with the event's data id, the worker with the least filled ring gets the
     /// event.
     DataId,
-    /// The member that load-balancer tables name for the event's LB header gets the event. If the event has no LB
-    /// header, or if the tables name no member, the worker with the least filled ring gets the event.
+    /// The bridge looks up the event's LB header in load-balancer tables. The event goes to the member that the tables
+    /// name. If the event has no LB header, or if the tables name no member, the worker with the least filled ring gets
+    /// the event.
     Tables(Arc<dyn MemberLookup>),
 }
 

@@ -56,9 +56,9 @@ pub struct Snapshot {
     pub memory: u64,
     /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. If more
-    /// than 256 ports are bound, some counts of dropped datagrams are older than the other counters, because each
-    /// snapshot reads the counts of dropped datagrams for at most 256 ports.
+    /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. Each
+    /// snapshot reads the counts of dropped datagrams for at most 256 ports. If more ports are bound, some of these
+    /// counts are therefore older than the other counters.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,
@@ -100,7 +100,8 @@ impl QueryQueue {
         if !self.has_queries.load(Ordering::Acquire) {
             return;
         }
-        // At most one query is answered in a turn of the server loop, because a query takes a millisecond.
+        // The server loop answers only one query in each turn. A query takes a millisecond, in which the server loop
+        // does no other work.
         let query = {
             let mut queries = lock(&self.queries);
             let query = queries.pop();
@@ -108,14 +109,14 @@ impl QueryQueue {
             query
         };
         if let Some(Query { tick, answer }) = query {
-            // Usually few events have the same tick. The limit of 100 traces matters only if a sender sends the same
-            // tick all the time.
+            // Usually fewer than 100 events have the same tick. The limit of 100 traces matters only if a sender sends
+            // the same tick all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
     }
 }
 
-/// A handle of a bridge. All clones of a handle refer to the same bridge.
+/// A handle by which a thread reads the state of a bridge. All clones of a handle refer to the same bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeHandle(pub(crate) Arc<QueryQueue>);
 
@@ -125,8 +126,9 @@ impl BridgeHandle {
         lock(&self.0.snapshot).clone()
     }
 
-    /// Returns the fill levels of the bridge and its totals since its start, at most 150 ms old. The call allocates
-    /// nothing and does not wait for the server loop, so a thread may call this function many times a second.
+    /// Returns the fill levels of the bridge, and its totals since its start. The returned numbers are at most 150 ms
+    /// old. The call allocates nothing and does not wait for the server loop, so a thread may call this function many
+    /// times a second.
     pub fn load(&self) -> Load {
         lock(&self.0.snapshot).load
     }

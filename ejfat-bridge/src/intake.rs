@@ -55,8 +55,8 @@ impl Intake {
         self.time(Instant::now())
     }
 
-    /// Receives super-packets of segments from a port. Returns the number of receive buffers that were
-    /// filled. After the caller has handled the segments in these buffers, it must call [`Buffers::done`]
+    /// Receives super-packets of segments on the UDP port with the index `port`. Returns the number of receive buffers
+    /// that were filled. After the caller has handled the segments in these buffers, it must call [`Buffers::done`]
     /// with the returned number.
     pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {

@@ -5,9 +5,9 @@
 //!                                                                    └─► SharedRing: copies ─► memory of the worker
 //! ```
 //!
-//! A [`Bridge`] is a loop service of a [`naa_server::Server`]. Hosts subscribe by the function `subscribe` (80).
-//! Programs on the bridge's machine may also subscribe by a UNIX socket. The bridge runs in the server loop, which is
-//! one thread. Other threads read the bridge's state by a [`BridgeHandle`].
+//! A [`Bridge`] is a loop service of a [`naa_server::Server`]. A worker subscribes for events by a call of the function
+//! `subscribe` (80). A worker on the bridge's machine can also subscribe by a UNIX socket. The bridge runs in the
+//! server loop, which is one thread. Other threads read the bridge's state by a [`BridgeHandle`].
 //!
 //! # Example
 //! A server with a bridge receives segments at one UDP port:

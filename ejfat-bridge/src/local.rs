@@ -1,5 +1,5 @@
-//! Rings of local workers, in memory that worker and bridge map. [`ejfat::ring::shared`] describes the protocol between
-//! worker and bridge.
+//! Rings of local workers, in memory that both the worker and the bridge map. [`ejfat::ring::shared`] describes the
+//! protocol between worker and bridge.
 
 use std::{
     collections::BTreeMap,
@@ -84,9 +84,9 @@ impl SharedRing {
         let at = DESCRIPTORS_AT + self.geometry.descriptor_at(descriptor.sequence);
         self.events.write(at, &descriptor.encode());
         self.head.store(descriptor.sequence);
-        // The fence keeps the write of `head` before the read of `asleep`. A worker that is about to sleep sets
-        // `asleep` to 1 and then reads `head` once more, so the worker finds the new event, or the bridge finds that
-        // the worker sleeps.
+        // The fence ensures that `head` is written before `asleep` is read. A worker that is about to sleep first sets
+        // `asleep` to 1, and then reads `head` once more. Therefore the worker finds the new event, or the bridge finds
+        // that the worker sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load() == 1 {
             // Errors of `send` are ignored. If the socket is full, the bytes in the socket wake the worker. If the
@@ -139,8 +139,8 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// The connections that have not subscribed yet, in the order of arrival.
     pending: BTreeMap<u64, Pending>,
-    /// Decides by the user IDs of the connected processes which connections stay in `pending`, so that one user's
-    /// connections that send nothing do not keep other users out.
+    /// The admission decides which connections stay in `pending`, by the user IDs of the connected processes. If one
+    /// user has many connections that send nothing, these connections do not keep other users out.
     admission: Admission<u64, u32>,
     arrived: u64,
     /// The number of messages that were no valid subscription.
@@ -157,7 +157,8 @@ pub(crate) struct Applicant {
 }
 
 impl Listener {
-    /// Listens at `path`. If `path` is a socket file at which no process listens any more, the file is replaced.
+    /// Creates a UNIX socket at `path`, and listens there. If `path` is a socket file at which no process listens any
+    /// more, the file is replaced.
     pub(crate) fn new(path: &Path) -> Result<Self, Error> {
         let wrong = |_| {
             let (path, len) = (path.display().to_string(), path.as_os_str().len());

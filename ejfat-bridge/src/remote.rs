@@ -142,8 +142,8 @@ impl RdmaRing {
         self.placing == DeliveryMode::Cut
     }
 
-    /// Queues a WRITE of `length` bytes. The WRITE copies the bytes from the offset `from` of the receive buffer
-    /// `buffer` to the offset `at` of the worker's ring.
+    /// Queues the transfer of `length` bytes from the offset `from` of the receive buffer `buffer` to the offset `at`
+    /// of the worker's ring. The bytes become a part of the last queued WRITE if possible, otherwise a new WRITE.
     pub(crate) fn cut(&mut self, buffers: &mut Buffers, buffer: u32, from: usize, length: u32, at: u64) {
         let Some(receive) = &self.receive else { return };
         let element = Sge { addr: buffers.addr(buffer, from), length, lkey: receive.lkey() };
@@ -185,7 +185,8 @@ impl RdmaRing {
         self.waiting.push_back(Post::Event { descriptor, whole });
     }
 
-    /// Posts queued WRITEs until none is left, or until the worker has the maximum number of unacknowledged WRITEs.
+    /// Posts queued WRITEs and announcements until none is left, or until the maximum number of posted work requests is
+    /// unacknowledged.
     pub(crate) fn pump(&mut self) -> Result<(), verbs::Error> {
         while !self.waiting.is_empty() && self.post_some()? {}
         Ok(())

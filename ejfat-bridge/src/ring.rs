@@ -8,9 +8,9 @@ use verbs::Memory;
 use crate::{local::SharedRing, remote::RdmaRing, word::Word};
 
 /// The number of credit words above which the bridge reads the credit words of a ring less often. The worker of a ring
-/// counts the credits that it has written, and the bridge reads the credit words when this count has changed. If a
-/// ring has more than `MANY` credit words, reading all of them takes long, so changes of the count cause at most one
-/// read in the time `REST`.
+/// counts the credits that it has written, and the bridge reads the credit words when this count has changed. If a ring
+/// has more than `MANY` credit words, reading all of them takes long. Changes of the count then cause at most one read
+/// in each period of length `REST`.
 const MANY: usize = 4096;
 /// The least time between two reads of the credit words of a ring with more than `MANY` credit words. If `in_any_case`
 /// is true, [`Credits::look`] reads the credit words even if less than `REST` has passed since the last read.
@@ -41,10 +41,9 @@ impl Credits {
         }
     }
 
-    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` as long as
-    /// the worker's count of credits has not changed since the last read. If `in_any_case` is false and the
-    /// ring has more than `MANY` credit words, the function also returns `None` until the time `REST` has
-    /// passed since the last read.
+    /// Reads and returns the credit words. If `in_any_case` is false, the function returns `None` in two cases. In the
+    /// first case, the worker's count of written credits is the same as at the last read. In the second case, the ring
+    /// has more than `MANY` credit words, and less than `REST` has passed since the last read.
     pub(crate) fn look(&mut self, in_any_case: bool) -> Option<&[u32]> {
         let count = self.count.load();
         if count == self.seen && !in_any_case {

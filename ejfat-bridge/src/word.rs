@@ -25,9 +25,9 @@ impl Word {
 
     fn atomic(&self) -> &AtomicU32 {
         // SAFETY: `new` has checked that the word lies inside the memory and is aligned. The memory is mapped for
-        // reading and writing as long as `self.memory` exists. Other processes and devices either access the whole word
-        // at once, or copy bytes into the word. A read while bytes are copied into the word may return a mix of old and
-        // new bytes, which is a valid `u32` like any other.
+        // reading and writing as long as `self.memory` exists. Another process or a device may write the word while
+        // this process reads it. The read may then return a mix of old and new bytes, but such a mix is also a valid
+        // `u32`.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.at).cast()) }
     }
 

@@ -115,8 +115,9 @@ pub enum LocalError {
         /// The number of requested regions that are not internal.
         params: usize,
     },
-    /// The caller of [`AcceleratorSession::respond`] gave a part that does not lie inside its parameter, more
-    /// parts than the session has parameters, or more status bytes than the first output can contain.
+    /// The caller of [`AcceleratorSession::respond`] gave wrong parts, or too many status bytes. Either a part does not
+    /// lie inside its parameter, or there are more parts than parameters, or the first output cannot contain the status
+    /// bytes.
     #[error(transparent)]
     Part(#[from] PartError),
 }
@@ -186,7 +187,8 @@ impl AcceleratorSession {
     }
 
     /// Decodes the message `bytes`. If the message is an AAR that can be granted, returns the state `Allocating` with
-    /// the regions that the host requests, and with the layout entries if the AAR has a layout block.
+    /// the regions that the host requests. If the AAR has a layout block, the state also has the layout entries of this
+    /// block.
     fn allocating(&self, bytes: &[u8]) -> Result<State, Rejection> {
         match (&self.state, codec::decode(bytes)?) {
             (_, Message::Error(code)) => Err(Rejection::HostError(code)),
@@ -275,9 +277,9 @@ impl AcceleratorSession {
     /// call succeeded, `status_bytes` has no effect.
     ///
     /// # Errors
-    /// Returns an error if no call is running, if a part is not inside its parameter, if `parts` has more elements than
-    /// the session has parameters, or if the first output of a failed call is smaller than `status_bytes`. After an
-    /// error, the session is unchanged.
+    /// Returns an error if no call is running. Returns an error if a part is not inside its parameter, or if `parts`
+    /// has more elements than the session has parameters. Returns an error if the first output of a failed call is
+    /// smaller than `status_bytes`. After an error, the session is unchanged.
     pub fn respond(
         &mut self,
         result: Result<&[Option<Part>], ReturnCode>,

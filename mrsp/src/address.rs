@@ -10,16 +10,17 @@ pub struct OutOfAddresses;
 /// A plan that gives consecutive accelerator addresses to regions. The size of each region is rounded up to whole
 /// pages.
 ///
-/// A host session of this crate places internal regions before parameters, although parameters precede internal regions
-/// in the AAR. NAAICE's C library does the same (naaice.c, `naaice_init_communication_context`). A region of 0 bytes
-/// takes up no page and has the same address as the next region.
+/// A host session of this crate gives addresses to the internal regions first and to the parameters afterwards,
+/// although the parameters come first in the AAR. NAAICE's C library does the same (naaice.c,
+/// `naaice_init_communication_context`). A region of 0 bytes takes up no page and has the same address as the next
+/// region.
 #[derive(Clone, Copy, Debug)]
 pub struct AddressPlan {
     next: u64,
 }
 
 impl AddressPlan {
-    /// Creates an address plan. The first region that is placed gets the accelerator address `start`.
+    /// Creates an address plan that gives the accelerator address `start` to the first region.
     pub fn new(start: NaaAddress) -> Self {
         Self { next: start.get() }
     }

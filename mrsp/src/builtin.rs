@@ -62,7 +62,7 @@ pub const ZSTD_COMPRESS: FunctionCode = FunctionCode::constant(22);
 pub const ZSTD_DECOMPRESS: FunctionCode = FunctionCode::constant(23);
 /// The function that adds two arrays element by element.
 pub const VECTOR_ADD: FunctionCode = FunctionCode::constant(24);
-/// The function that counts the numbers of an array in bins of equal width.
+/// The function that counts how many numbers of an array lie in each of several bins of equal width.
 pub const HISTOGRAM: FunctionCode = FunctionCode::constant(25);
 /// The function that sorts the numbers of an array.
 pub const SORT: FunctionCode = FunctionCode::constant(26);
@@ -106,9 +106,9 @@ pub const NAMES: &[(FunctionCode, &str)] = &[
     (CATALOGUE, "catalogue"),
 ];
 
-/// The codes and names of the services that a server may have. The requests and replies of each service except
+/// The codes and names of the services that a server can offer. The requests and replies of each service except
 /// `subscribe` are messages of the crate `naa-proto`. Output 0 is the reply, and if the service has a request, input 0
-/// is the request. The length of each message in bytes comes before the message as a varint.
+/// is the request. In front of each message, a varint states the length of the message in bytes.
 pub const SERVICES: &[(FunctionCode, &str)] = &[
     (LB_LOAD, "lb-load"),
     (LB_EDIT, "lb-edit"),

@@ -14,7 +14,7 @@
 //! In the catalogue, the functions are in the order of their codes. Flag bit 0 of a function means that its calls run
 //! on pool threads and not in the server loop. Texts are UTF-8 without control characters, so that programs can print
 //! the texts unchanged. If the output is too small for the catalogue, function 127 writes only the header, which
-//! contains the size of the whole catalogue, and the call fails with the return code
+//! contains the size of the whole catalogue. The call then fails with the return code
 //! [`OUTPUT_TOO_SMALL`](crate::ReturnCode::OUTPUT_TOO_SMALL).
 
 mod decode;

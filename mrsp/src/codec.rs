@@ -8,12 +8,11 @@
 //!
 //! A [layout block](crate::layout::block), which is an extension of MRSP, may follow an AAR.
 //!
-//! An AAR has one entry for each requested region, and an A has one entry for each granted region that is not
-//! internal. A message must have exactly as many entries as the count in its header says. The C library does
-//! not check the length of a message, but only the count in its header, so a message with too few entries
-//! makes the C library read beyond its buffer. The decoder accepts unknown flag bits and every value of
-//! address, RKey and size. The decoder accepts any bytes as padding, because the C library does not clear the
-//! padding of an ERR.
+//! An AAR has one entry for each requested region, and an A has one entry for each granted region that is not internal.
+//! A message must have exactly as many entries as the count in its header says. The C library checks only the count in
+//! the header of a message, not the length of the message. A message with too few entries therefore makes the C library
+//! read beyond its buffer. The decoder accepts unknown flag bits and every value of address, RKey and size. The decoder
+//! accepts any bytes as padding, because the C library does not clear the padding of an ERR.
 
 use crate::{
     layout::block::{self, LayoutEntry},
@@ -45,8 +44,8 @@ pub enum DecodeError {
     },
 }
 
-/// The error for more regions or layout entries than the 8-bit count of a message can express. The field contains the
-/// number of regions or layout entries.
+/// The error for a message that would have more regions or layout entries than its 8-bit count can express. The field
+/// contains the number of regions or layout entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} regions or layout entries do not fit into a message, {MAX_REGIONS} do")]
 pub struct TooManyEntries(pub usize);

@@ -115,13 +115,13 @@ pub struct ReceivedResponse {
     pub function: FunctionCode,
     /// The meaning of the response immediate.
     pub answer: CallResponse,
-    /// The number of bytes in the last WRITE of the response. In the symmetric layout, if the session has outputs, the
-    /// last WRITE of a successful call's response goes to the last output, and usually contains all bytes that this
+    /// The number of bytes in the last WRITE of the response. In the symmetric layout, the last WRITE of a successful
+    /// response goes to the last output, if the session has outputs. This WRITE usually contains all bytes that the
     /// output gets.
     pub last_write_bytes: u32,
 }
 
-/// The result of the session setup.
+/// The regions that the session setup has agreed on, and whether the single-send parameters have been sent.
 #[derive(Debug)]
 struct AgreedRegions {
     /// The accelerator's regions. In the symmetric layout, each parameter has one region; in other layouts, parameters
@@ -184,14 +184,14 @@ impl HostSession {
 
     /// Creates a session whose parameters share regions of the accelerator as described by `placed`. The caller must
     /// have computed `placed` from the same parameters in the same order. The accelerator must accept layout blocks.
-    /// The accelerator writes each output to the address in `params`, with the RKey in `params`. The host copies an
-    /// output out of its staging region if [`Placed::is_staged`] returns true for the output, so the address of this
-    /// output in `params` must lie in the staging region.
+    /// The accelerator writes each output to the address in `params`, with the RKey in `params`. If
+    /// [`Placed::is_staged`] returns true for an output, the host copies this output out of its staging region. The
+    /// address of the output in `params` must then lie in the staging region.
     ///
     /// # Errors
-    /// Returns an error if `params` is empty, if there are more regions than `config` allows, if a parameter or an
-    /// internal region is not valid, or if `placed` was computed for another number of parameters. [`SetupError`] lists
-    /// all reasons.
+    /// Returns an error if `params` is empty, or if there are more regions than `config` allows. Returns an error if a
+    /// parameter or an internal region is not valid, or if `placed` was computed for another number of parameters.
+    /// [`SetupError`] lists all reasons.
     pub fn arranged(
         config: &HostConfig,
         params: &[AnnouncedParam],
@@ -240,9 +240,9 @@ impl HostSession {
     /// Handles a message that arrived by SEND.
     ///
     /// # Errors
-    /// Returns an error if the session does not wait for an advertisement, if the message is not an advertisement, if
-    /// the number of announced regions is wrong, or if an announced region is smaller than requested or does not end
-    /// inside the 64-bit address space. After an error, the session has failed.
+    /// Returns an error if the session does not wait for an advertisement, or if the message is not an advertisement.
+    /// Returns an error if the number of announced regions is wrong. Returns an error if an announced region is smaller
+    /// than requested, or if it does not end inside the 64-bit address space. After an error, the session has failed.
     pub fn handle_message(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
         self.state = self.agree(bytes).map(State::Ready).inspect_err(|_| self.state = State::Failed)?;
         Ok(())

@@ -5,8 +5,8 @@
 //! response   return code, 24 bits | ignored, 8 bits            return code 0: success
 //! ```
 //!
-//! Bit 7 of a request immediate is the start bit, which a host sets for each call. This crate accepts calls without the
-//! start bit, because an accelerator that uses the C library ignores the start bit.
+//! Bit 7 of a request immediate is the start bit, which a host sets for each call. An accelerator that uses the C
+//! library ignores the start bit, so it also executes calls without this bit. This crate accepts such calls, too.
 
 use std::fmt;
 

@@ -18,8 +18,9 @@
 //! its CM reply.
 //!
 //! # Source
-//! The document "low-level API: introduction" of the NAAICE project describes the symmetric layout, and the idea of a
-//! layout with one region on the accelerator. The wire format of the [layout block](block) is this project's own.
+//! The document "low-level API: introduction" of the NAAICE project describes the symmetric layout. It also describes
+//! the idea of a layout with one region on the accelerator. The wire format of the [layout block](block) is this
+//! project's own.
 
 pub mod block;
 mod choice;

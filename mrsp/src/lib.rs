@@ -15,7 +15,8 @@
 //! - Every SEND and every WRITE_WITH_IMM has the solicited-event bit.
 //! - Before a side sends a message to which its peer responds, it posts the receive for the response.
 //! - The accelerator's device acknowledges a message of the host before the accelerator sends its response to this
-//!   message. The rule does not apply if both sides use the embedded provider of this project.
+//!   message. This third rule applies only if at least one side uses another RDMA stack than the embedded provider of
+//!   this project.
 //!
 //! # Example
 //! In the example, the two sides of a session agree on two regions, and the host makes one call:
@@ -45,9 +46,9 @@
 //! ```
 //!
 //! # Source
-//! This crate follows the document "low-level API: introduction" of the NAAICE project. If the messages of NAAICE's C
-//! library (naa-communication-library, `main` of 2026-03) differ from the document "low-level API: introduction", this
-//! crate follows the C library:
+//! This crate follows the document "low-level API: introduction" of the NAAICE project. The messages of NAAICE's C
+//! library (naa-communication-library, `main` of 2026-03) differ from this document in some points. In these points,
+//! this crate follows the C library:
 //!
 //! | introduction | C library and this crate |
 //! |---|---|

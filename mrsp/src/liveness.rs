@@ -4,7 +4,7 @@
 //!
 //! A probe is a WRITE of no bytes. The peer's end of the connection acknowledges a probe without any action of the
 //! peer's program. While another work request is unacknowledged, no probe is sent, because the acknowledgement of that
-//! work request is sufficient.
+//! work request also shows that the peer is alive.
 
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,8 @@ pub struct Liveness<T = Instant> {
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// A work request is unacknowledged, but there is no deadline for the acknowledgement, because the transport
-    /// reports a peer that never acknowledges.
+    /// A work request is unacknowledged, but its acknowledgement has no deadline. The transport reports a peer that
+    /// never acknowledges.
     Sometime,
     By(T),
 }

@@ -19,8 +19,8 @@ pub struct Write {
     /// The offset of the WRITE's first byte in the parameter or in the staging region.
     pub offset: u64,
     /// The length of the WRITE in bytes. The length of a [gathered](CallPlan::gathered) WRITE is the sum of the lengths
-    /// of its pieces. A WRITE of the accelerator that covers several outputs begins in parameter `param` and extends
-    /// into the parameters that follow `param` in the accelerator's region.
+    /// of its pieces. A WRITE of the accelerator can cover several outputs. Such a WRITE begins in parameter `param`,
+    /// and extends into the parameters that follow `param` in the accelerator's region.
     pub length: u32,
     /// The address in the peer's memory to which the first byte of the WRITE goes.
     pub remote_addr: u64,
@@ -123,8 +123,9 @@ impl Default for CallPlan {
 impl CallPlan {
     /// Returns an empty plan with room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
-        // The plan has room for one WRITE more than there are parameters, because the response to a failed call with
-        // one parameter has two WRITEs: the status block, and a WRITE of no bytes with the immediate.
+        // The plan has room for one WRITE more than there are parameters. The response to a failed call needs this room
+        // if the session has only one parameter: one WRITE has the status block, and another WRITE of no bytes has the
+        // immediate.
         let writes = Vec::with_capacity(params.saturating_add(1));
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }
@@ -230,7 +231,7 @@ impl CallPlan {
 }
 
 /// Checks that each part lies inside its parameter. `sizes` has the size of each parameter. `parts` may have fewer
-/// elements than `sizes`.
+/// elements than `sizes`, because a parameter without an element in `parts` counts as whole.
 pub(crate) fn check_parts(
     parts: &[Option<Part>],
     sizes: impl ExactSizeIterator<Item = u32>,
@@ -256,8 +257,8 @@ pub(crate) fn is_sent(flags: RegionFlags, single_send_done: bool) -> bool {
     flags.contains(RegionFlags::INPUT) && !sent_before
 }
 
-/// Returns the offset and the length of the part of parameter `param` that is written. `size` is the size of the
-/// parameter, and the returned part always lies inside the parameter.
+/// Returns the part of parameter `param` that a WRITE must transfer: its offset and its length in bytes. `size` is the
+/// size of the parameter, and the returned part always lies inside the parameter.
 pub(crate) fn part(parts: &[Option<Part>], param: usize, size: u32) -> (u64, u32) {
     let all = Part::prefix(size.into());
     let Part { offset, bytes } = parts.get(param).copied().flatten().unwrap_or(all);

@@ -20,8 +20,8 @@ pub const fn message_buffer_bytes(max_regions: u8) -> usize {
     4 + 24 * max_regions as usize
 }
 
-/// The size in bytes of a receive buffer that is large enough for any message of a host. The largest message has a
-/// layout block after its regions.
+/// The size in bytes of a receive buffer that is large enough for any MRSP message of a host. The largest message is an
+/// AAR with a layout block after its region requests.
 pub const HOST_MESSAGE_BYTES: usize =
     message_buffer_bytes(MAX_REGIONS) + crate::layout::block::block_bytes(MAX_REGIONS);
 
@@ -34,11 +34,11 @@ impl RegionFlags {
     pub const NONE: Self = Self(0);
     /// The region exists on the accelerator only.
     pub const INTERNAL: Self = Self(1);
-    /// The region is sent to the accelerator with the first call only, and its bytes stay on the accelerator.
+    /// The content of the region is sent to the accelerator with the first call only, and stays there.
     pub const SINGLE_SEND: Self = Self(2);
-    /// The region is sent to the accelerator with each call.
+    /// The content of the region is sent to the accelerator with each call.
     pub const INPUT: Self = Self(4);
-    /// The region is sent back to the host after each call.
+    /// The content of the region is sent back to the host after each call.
     pub const OUTPUT: Self = Self(8);
 
     /// Returns the flags for the byte `bits` of an AAR. Every value of `bits` is accepted, including unknown bits.
@@ -98,7 +98,7 @@ impl fmt::Debug for RegionFlags {
 pub struct NaaAddress(u64);
 
 impl NaaAddress {
-    /// The address 0.
+    /// The lowest accelerator address.
     pub const ZERO: Self = Self(0);
     /// The first number that is too large for an accelerator address.
     pub const END: u64 = 1 << 56;
@@ -135,7 +135,7 @@ impl fmt::Debug for NaaAddress {
 pub struct RemoteRegion {
     /// The virtual address of the first byte.
     pub addr: u64,
-    /// The key with which the other side writes the region.
+    /// The RKey that the other side's WRITEs to the region must carry.
     pub rkey: u32,
     /// The size of the region in bytes.
     pub size: u32,

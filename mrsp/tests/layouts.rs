@@ -1,4 +1,5 @@
-//! Tests of layouts. Every layout must transfer the same bytes as the symmetric layout.
+//! Tests of how the layouts place and transfer parameters. Every layout must transfer the same bytes as the symmetric
+//! layout.
 
 mod common;
 
@@ -40,7 +41,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. `together` is an argument of [`land`], which chooses the host's memory for outputs.
+    /// Sets up a session. If `together` is true, the outputs can share one memory of the host, as [`land`] describes.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -134,8 +135,8 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memory to which outputs are written, and the location of each parameter in this memory. The
 /// parameters that the packed layout copies lie in the first [`Memory`], which corresponds to the staging region of a
-/// real host. If `together` is true, and if the layout is gathered with only one region of the accelerator, then all
-/// parameters lie in the first [`Memory`], at the same offsets as in the accelerator's region. A parameter that does
+/// real host. If `together` is true, the layout is gathered, and the accelerator has only one region, all parameters
+/// lie in the first [`Memory`]. Their offsets are then the same as in the accelerator's region. A parameter that does
 /// not lie in the first [`Memory`] has a [`Memory`] that no other parameter uses.
 fn land(
     placed: &Placed,
@@ -155,7 +156,8 @@ fn land(
     (landing, lands)
 }
 
-/// Carries out a WRITE as a responder does, and checks the RKey and the bounds.
+/// Carries out a WRITE as a responder does. Panics if no element of `to` has the RKey of the WRITE, or if the bytes do
+/// not fit into this element.
 fn carry_out(write: &Write, bytes: &[u8], to: &mut [Memory]) {
     assert_eq!(bytes.len(), write.length as usize);
     if bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! A file descriptor for event loops of programs. The file descriptor becomes readable when the device has a completion
-//! or a CM event, or when a timer expires.
+//! A file descriptor with which a program waits for a session in its own event loop. The file descriptor becomes
+//! readable when the device has a completion or a CM event, or when a timer expires.
 
 use std::{
     io,

@@ -47,9 +47,9 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
 }
 
 /// Returns [`Any::Ended`] if a call has ended, and [`Any::Running`] if `deadline` has passed. Returns `None` if the
-/// caller is to sleep, because neither a call has ended nor `deadline` has passed. With [`WaitMode::Block`], the
-/// function checks the sessions only once. With [`WaitMode::Adaptive`], the function checks the sessions repeatedly for
-/// the time `SPIN`. With [`WaitMode::Spin`], the function checks the sessions repeatedly until `deadline`.
+/// function stops checking before one of these happens; the caller then sleeps. With [`WaitMode::Block`], the function
+/// checks the sessions only once. With [`WaitMode::Adaptive`], the function checks the sessions repeatedly for the time
+/// `SPIN`. With [`WaitMode::Spin`], the function checks the sessions repeatedly until `deadline`.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {
@@ -75,8 +75,8 @@ fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mo
 }
 
 /// Lets the device of each session with a call make progress, since perhaps no other thread drives the devices while
-/// this thread waits. If a session with a call has the same device as the previous session with a call in `sessions`,
-/// the device does not make progress again.
+/// this thread waits. If several successive sessions with a call share a device, this device makes progress only once
+/// for all of them.
 fn drive<S: BorrowMut<Session>>(sessions: &mut [S], now: Instant) {
     let mut last: Option<usize> = None;
     for at in 0..sessions.len() {

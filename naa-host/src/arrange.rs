@@ -16,10 +16,10 @@ pub const LAYOUT_RULE_VARIABLE: &str = "NAA_LAYOUT_RULE";
 pub fn default_rule(provider: &str) -> LayoutRule {
     match provider {
         // The numbers in this rule were not measured on a NIC. The packed layout saves WRITEs, but costs time for
-        // copying the small parameters. A WRITE costs less on a NIC than with the embedded provider, so only smaller
-        // parameters are worth copying, and `small` is less than in the rule of the embedded provider. The program can
-        // copy bytes while the NIC sends, so copying costs less, and `most` is more than in the rule of the embedded
-        // provider.
+        // copying the small parameters. A WRITE costs less on a NIC than with the embedded provider, so copying saves
+        // time only for smaller parameters. Therefore `small` is less than in the rule of the embedded provider. The
+        // program can copy bytes while the NIC sends, so copying costs less. Therefore `most` is more than in the rule
+        // of the embedded provider.
         "verbs" => LayoutRule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => LayoutRule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }
@@ -37,8 +37,8 @@ pub(crate) fn arrange(
         LayoutChoice::Auto => rule(config, provider)?.choose(params.iter().map(|param| param.len as u64)),
     };
     // If the program asks for the address of a parameter, each parameter needs a region of its own, because only
-    // regions have addresses. If one parameter is larger than a region may be, each parameter also gets a region of its
-    // own, so that the error about the size names the parameter that is too large.
+    // regions have addresses. Each parameter also gets a region of its own if one parameter is larger than the largest
+    // permitted region. The error about the size can then name the parameter that is too large.
     let has_address = params.iter().any(|param| param.address.is_some());
     let size = |len| u32::try_from(len).ok().filter(|&bytes| u64::from(bytes) <= MAX_REGION_BYTES);
     let sizes: Option<Vec<(RegionFlags, u32)>> =

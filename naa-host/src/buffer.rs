@@ -4,7 +4,8 @@
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
 //! the calls of `lend` and `take_back`. `lend` needs exclusive access to the region, so no slice exists while the
 //! device uses the memory. The regions of a streaming call are lent until the streaming call is dropped. A streaming
-//! call gets the `Memory` of its regions instead of slices, and only unsafe code can make a slice of a `Memory`.
+//! call gets the `Memory` of its regions instead of slices. The code of streaming calls has no `unsafe`, so it cannot
+//! make a slice of a `Memory`.
 //!
 //! On a NIC, revoking access rights is not possible or takes the time of many calls. `DeviceAttr::revokes` says whether
 //! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
@@ -42,9 +43,9 @@ use crate::{Error, Session};
 /// memory. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, nothing refers to the memory but the buffer
-    /// and perhaps a registration that the device keeps. Memory that was given to [`Buffer::from_memory`] may also be
-    /// used by the program and by other buffers.
+    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, only the buffer refers to the memory, and
+    /// possibly a registration that the device keeps. Memory that was given to [`Buffer::from_memory`] may also be used
+    /// by the program and by other buffers.
     memory: Memory,
     /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,
@@ -69,9 +70,9 @@ impl Buffer {
     /// bytes only by raw pointers. The program must not read or write the buffer's bytes from the time a call is posted
     /// until the outcome of the call was returned. All rules under the heading Safety also hold when the program uses
     /// the buffer's bytes through another buffer of the same memory. The caller must ensure that no accelerator has
-    /// write access to the buffer's memory while the buffer is borrowed as a slice. If a session used the memory for an
-    /// output and the device does not revoke access, accelerators keep write access to the memory, even if the session
-    /// used another buffer of the memory.
+    /// write access to the buffer's memory while the buffer is borrowed as a slice. If the device does not revoke
+    /// access, accelerators keep write access to all memory that a session used for an output. This is so even if the
+    /// session used the memory through another buffer.
     pub unsafe fn from_memory(memory: Memory) -> Self {
         Self { memory, in_reach: false }
     }
@@ -194,8 +195,9 @@ struct Registered {
 }
 
 impl Registered {
-    /// Registers `memory`. If the device can revoke access rights, peers have access to the memory only between a call
-    /// of `Registered::open` and the next call of `Registered::close`.
+    /// Registers `memory`, with remote write access only if `is_output` is true. If the device can revoke access
+    /// rights, peers have access to the memory only between a call of `Registered::open` and the next call of
+    /// `Registered::close`.
     fn new(pd: &Pd, memory: &Memory, is_output: bool) -> Result<Arc<Self>, verbs::Error> {
         // The device only reads inputs, so the memory of an input is registered without remote write access.
         let mr = pd.reg_mr(memory, if is_output { Access::REMOTE_WRITE } else { Access::default() })?;
@@ -315,10 +317,10 @@ impl HostRegion {
         self.check_not_lent()?;
         check_out_of_reach(self.in_reach)?;
         // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region is
-        // neither lent nor in reach, `Registered::new` and `take_back` have revoked the access rights, and only
-        // `lend` grants peers access again. If several regions share one registration, they are lent and taken back
-        // only by code that has `&mut` to all regions of the session. The device writes only what peers send, and the
-        // program needs `&mut self` to write.
+        // neither lent nor in reach, `Registered::new` and `take_back` have revoked the access rights, and only `lend`
+        // grants peers access again. If several regions share one registration, they are lent and taken back only by
+        // code that has `&mut` to all regions of the session, so no region is lent while a slice of another one exists.
+        // The device writes only what peers send, and the program needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 

@@ -1,9 +1,9 @@
-//! Built-in functions (codes 16 to 63). The argument block is the first input, and the status block is the first
-//! output.
+//! Sessions and calls for built-in functions, which have the codes 16 to 63. The argument block is the first input, and
+//! the status block is the first output.
 //!
 //! [`call`] connects, calls a function and disconnects. With [`BuiltinSession`], a program can read a file directly
-//! into the region of an input. If the device revokes the accelerator's access after each call, a program with a
-//! [`BuiltinSession`] can write a file directly from the region of an output.
+//! into the region of an input. The program can also write a file directly from the region of an output, if the device
+//! revokes the accelerator's access after each call.
 
 use std::{borrow::Cow, net::SocketAddr};
 
@@ -28,7 +28,9 @@ pub struct BuiltinSession {
 }
 
 impl BuiltinSession {
-    /// Connects with regions for inputs and outputs of the sizes in `inputs` and `outputs`, in bytes.
+    /// Connects to the accelerator `peer`. The session has a region for each input and output, and `inputs` and
+    /// `outputs` are the sizes of these regions in bytes. The regions for the argument block and the status block are
+    /// added.
     ///
     /// # Errors
     /// Fails with the same errors as [`Session::connect`].
@@ -79,8 +81,8 @@ impl BuiltinSession {
     /// Fails with [`Error::Function`] if the function fails. [`Error::Function`] contains the detail of the status
     /// block, if a status block arrived. Fails with [`Error::Status`] or [`Error::Produced`] if the function succeeds,
     /// but the status block is not valid. In the dialect [`Dialect::Next`](crate::Dialect::Next), only the status block
-    /// says that a function failed, so the method fails with [`Error::Status`] if no status block arrived. The method
-    /// can also fail with the errors of [`Session::call`].
+    /// says that a function failed. The method therefore fails with [`Error::Status`] if no status block arrived. The
+    /// method can also fail with the errors of [`Session::call`].
     pub fn run(&mut self, arguments: &Arguments) -> Result<(), Error> {
         let function = arguments.function();
         self.produced.fill(0);

@@ -41,7 +41,8 @@ impl Clock {
     }
 
     /// Makes the next call of [`look`](Self::look) read the exact time. Callers use this method after a wait that a
-    /// timer may have ended, because the coarse time need not have advanced during the wait.
+    /// timer may have ended. The coarse time is not always up to date then, because it does not advance during every
+    /// wait.
     pub(crate) fn refresh(&mut self) {
         self.coarse = None;
     }
@@ -74,8 +75,8 @@ mod tests {
             looks += 1;
             reads += u32::from(clock.look().is_some());
         }
-        // The first call of `look` reads the exact time. If the coarse time advances every 1 ms, it advances at most
-        // 101 times during the 100 ms, so the clock reads the exact time at most 102 times.
+        // The first call of `look` reads the exact time, and each advance of the coarse time causes one more reading.
+        // The coarse time advances at most once in 1 ms, and so at most 101 times in this loop of 100 ms.
         assert!((1..=102).contains(&reads) && reads < looks, "{reads} of {looks}");
     }
 

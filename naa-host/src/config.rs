@@ -30,8 +30,8 @@ pub enum CallTimeout {
 }
 
 impl CallTimeout {
-    /// The longest time that `NAA_TIMEOUT` may contain, a century, because the clock cannot count much longer times. A
-    /// longer `setup_timeout` is reduced to this time.
+    /// The longest time that `NAA_TIMEOUT` may contain. It is a century, because the clock cannot count much longer
+    /// times. A longer `setup_timeout` is reduced to this time.
     pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
     /// Returns the time limit, or `None` if there is no limit.
@@ -88,8 +88,8 @@ pub struct SessionConfig {
     /// sent, and the host may never notice that an accelerator failed during a call.
     pub probe_interval: Option<Duration>,
     /// The ACK time-out is 4.096 us * 2^n, where n, from 1 to 31, is the value of this field. If `retry_count` is 7,
-    /// the connection is given up after about eight ACK time-outs without an acknowledgement, which are 4.3 s if
-    /// `ack_timeout` is 17.
+    /// the connection is given up after about eight ACK time-outs without an acknowledgement. Eight ACK time-outs are
+    /// 4.3 s if `ack_timeout` is 17.
     pub ack_timeout: u8,
     /// The number of times, from 0 to 7, that an unacknowledged packet is sent again before the connection is given up.
     pub retry_count: u8,
@@ -103,8 +103,8 @@ pub struct SessionConfig {
     /// The layout of the parameters in the accelerator's regions. If the accelerator supports no layouts, the layout is
     /// symmetric. [`Session::layout`](crate::Session::layout) returns the layout that is used.
     pub layout: LayoutChoice,
-    /// The layout rule of [`LayoutChoice::Auto`]. If `layout_rule` is `None`, the rule in `NAA_LAYOUT_RULE` is used, or
-    /// the provider's default rule if `NAA_LAYOUT_RULE` is not set.
+    /// The layout rule of [`LayoutChoice::Auto`]. If `layout_rule` is `None`, the environment variable
+    /// `NAA_LAYOUT_RULE` gives the rule. If this variable is not set either, the provider's default rule is used.
     pub layout_rule: Option<LayoutRule>,
 }
 

@@ -15,9 +15,10 @@ use verbs::{
 
 use crate::{Device, Error, Gone, alarm::Alarm, clock::Clock};
 
-/// The kind of a work request that sends the host's own MRSP message.
+/// The kind of the work requests that send the host's MRSP messages. The low bits of a work request's number contain
+/// its kind.
 const MESSAGE: u64 = 1;
-/// The kind of the WRITEs of a call, of which only the last one asks for a completion.
+/// The kind of the WRITEs of a call. Only the last WRITE of a call asks for a completion.
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
@@ -25,9 +26,10 @@ const RECEIVE: u64 = 4;
 /// WRITEs of the `Writer` have arrived as well.
 pub(crate) const STREAMED: u64 = 5;
 
-/// The number of low bits of a work request's number that contain the kind of the work request: `MESSAGE`, `CALL`,
-/// `PROBE`, `RECEIVE` or `STREAMED`. The high bits of a work request's number contain the queue pair's generation,
-/// because a QPN may be used again while completions of an earlier queue pair with this QPN are still queued.
+/// The number of bits that the kind takes in a work request's number. The kind is in the low bits: `MESSAGE`, `CALL`,
+/// `PROBE`, `RECEIVE` or `STREAMED`. The high bits contain the queue pair's generation. A QPN may be used again while
+/// completions of an earlier queue pair with this QPN are still queued, and the generation shows to which queue pair a
+/// completion belongs.
 const KIND_BITS: u32 = 8;
 
 /// The time for which the program waits for the CM event that explains why work requests were flushed. The completions
@@ -43,8 +45,8 @@ const SPARE_SENDS: u32 = 4;
 /// session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
-/// The numbers of work requests for which a connection has room, in addition to the work requests of a session's calls,
-/// and a setting for acknowledgements.
+/// The additional settings of a connection: the room for work requests that are not part of calls, and whether
+/// acknowledgements may be delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extra {
     pub(crate) sends: u32,
@@ -70,7 +72,8 @@ pub(crate) struct Room {
     pub(crate) elements: u32,
 }
 
-/// A placeholder that is never posted. New arrays of work requests are filled with it, before their elements are set.
+/// The initial value of each element in a new array of work requests. Each element is replaced before it is posted, so
+/// this value itself is never posted.
 pub(crate) const EMPTY: SendWr<'static> = SendWr {
     wr_id: 0,
     op: SendOp::Send,
@@ -135,14 +138,15 @@ pub(crate) struct HostConnection {
     cq: Cq,
     channel: Channel,
     pub(crate) pd: Pd,
-    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
+    // Fields are dropped in the order of their declaration. This field is the last, so that the objects in the other
+    // fields, which belong to the device, are dropped before it.
     device: Device,
 }
 
 impl HostConnection {
-    /// Makes everything that a connection needs, but does not connect. The queue pair has room for the WRITEs of a call
-    /// that `room` counts, and for the additional work requests that `extra` counts. `probe_interval` is the interval
-    /// of liveness probes, as in [`Liveness::new`].
+    /// Makes everything that a connection needs, but does not connect. `room` says how many WRITEs a call has, and
+    /// `extra` says how many additional work requests there can be. The queue pair has room for all of them.
+    /// `probe_interval` is the interval of liveness probes, as in [`Liveness::new`].
     pub(crate) fn new(
         device: &Device,
         peer: SocketAddr,
@@ -383,7 +387,7 @@ impl HostConnection {
                 let failed = |e| verbs::Error::io("cannot make a descriptor to sleep on", e);
                 let alarm = Alarm::new(self.device.context().descriptor(self.on())?).map_err(failed)?;
                 // The new file descriptor becomes readable at once, so that the program calls `Session::test` or
-                // `StreamingCall::test`, which arm the file descriptor.
+                // `StreamingCall::test`. These methods arm the file descriptor.
                 set(&alarm, Some(Instant::now()))?;
                 alarm
             }
@@ -401,9 +405,9 @@ impl HostConnection {
         }
     }
 
-    /// Arms the file descriptor for event loops, so that the file descriptor becomes readable when a completion or a CM
-    /// event arrives, or at the time `until`. Returns false if a completion or a CM event has already arrived. If the
-    /// connection has no file descriptor for event loops, the method does nothing and returns true.
+    /// Arms the file descriptor for event loops. The file descriptor then becomes readable when a completion or a CM
+    /// event arrives, and also at the time `until`. Returns false if a completion or a CM event has already arrived. If
+    /// the connection has no file descriptor for event loops, the method does nothing and returns true.
     pub(crate) fn arm(&self, until: Option<Instant>) -> Result<bool, Error> {
         let Some(alarm) = &self.alarm else { return Ok(true) };
         set(alarm, until)?;
@@ -417,7 +421,7 @@ impl HostConnection {
         let disconnected = self.id.map_or(Ok(()), |id| self.channel.disconnect(id));
         drop(qp);
         if let Some(id) = self.id.take() {
-            // An error is ignored, because the connection has already ended.
+            // An error of `destroy_id` is ignored, because the connection has already ended.
             let _ = self.channel.destroy_id(id);
         }
         if self.gone.is_some() { Ok(()) } else { Ok(disconnected?) }

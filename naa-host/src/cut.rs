@@ -12,8 +12,8 @@ use crate::error::function_name;
 
 static CALLS_CUT: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of calls that were cut, that is, ended without the result of the function, in all sessions of
-/// this process. A call is cut if an error ended the session before the response, or if the response was
+/// Returns how many calls were cut in all sessions of this process. A cut call ended without the result of the
+/// function: an error ended the session before the response, or the response was
 /// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that this function counts is logged at the level
 /// `warn` when the call is cut. Calls that take longer than
 /// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout) are not counted, because the host itself gives

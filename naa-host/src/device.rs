@@ -14,8 +14,8 @@ use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
 
-/// The environment variable that names the local address to use. If `NAA_LOCAL_IP` is not set, the address from which
-/// the route to the peer starts is used.
+/// The environment variable that names the local address to use. If `NAA_LOCAL_IP` is not set, the Linux kernel's
+/// routing table gives the local address from which packets to the peer leave.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
 /// The process ID, the address and the provider of a device. The process ID is a part of the key because a forked child
@@ -31,12 +31,12 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An opened device. Clones of a `Device`, and all callers in one process that open the same address with the same
-/// provider, share one device.
+/// An opened device. Clones of a `Device` refer to the same device. A process that opens the same address with the same
+/// provider several times gets the same device each time, as long as the device is open.
 ///
-/// The embedded provider is used if the address does not belong to an RDMA device, or if the address belongs to a
-/// soft-RoCE device and rdma-core cannot be used. Otherwise, the RDMA device with the address is used through
-/// rdma-core. The environment variable `NAA_PROVIDER` can choose the provider instead (`verbs` or `embedded`).
+/// The embedded provider is used if the address does not belong to an RDMA device. It is also used if the address
+/// belongs to a soft-RoCE device but rdma-core cannot be used. Otherwise, the RDMA device with the address is used
+/// through rdma-core. The environment variable `NAA_PROVIDER` can choose the provider instead (`verbs` or `embedded`).
 /// [`Device::describe`] says which provider was chosen and why.
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
@@ -63,11 +63,12 @@ impl Drop for Entry {
 }
 
 impl Device {
-    /// Opens the device on `local`, a concrete address of this machine.
+    /// Opens the device on `local`, which must be an address of this machine, and not the unspecified address (0.0.0.0
+    /// or ::).
     ///
     /// # Errors
-    /// Fails with [`Error::Device`] if this machine does not have the address `local` or the address cannot be used,
-    /// and with [`Error::Environment`] if `NAA_PROVIDER` is not valid.
+    /// Fails with [`Error::Device`] if this machine does not have the address `local` or the address cannot be used.
+    /// Fails with [`Error::Environment`] if `NAA_PROVIDER` is not valid.
     pub fn open(local: IpAddr) -> Result<Self, Error> {
         Self::open_with(local, from_env()?)
     }
@@ -81,11 +82,11 @@ impl Device {
         Self::open_because(local, choice, "which the program gave")
     }
 
-    /// Opens the device from which `peer` is reached. The device's address is `NAA_LOCAL_IP` if this variable is set,
-    /// else the address from which the route to `peer` starts.
+    /// Opens the device from which `peer` is reached. The device's address is `NAA_LOCAL_IP` if this variable is set.
+    /// Otherwise, it is the local address from which packets to `peer` leave according to the routing table.
     ///
     /// # Errors
-    /// Fails with [`Error::Environment`] if `NAA_LOCAL_IP` or `NAA_PROVIDER` is not valid, and with [`Error::Device`]
+    /// Fails with [`Error::Environment`] if `NAA_LOCAL_IP` or `NAA_PROVIDER` is not valid. Fails with [`Error::Device`]
     /// if no route leads to `peer` or the device cannot be opened.
     pub fn towards(peer: SocketAddr) -> Result<Self, Error> {
         Self::towards_with(peer, from_env()?)
@@ -120,8 +121,8 @@ impl Device {
             // is closed and its entry is removed from the map of open devices.
             opened = CLOSED.wait(opened).unwrap_or_else(PoisonError::into_inner);
         }
-        // The device keeps registrations. If a program uses a buffer in a second session, the program then need not
-        // wait until the buffer is registered again.
+        // The device keeps the registrations of buffers after a session has ended. If a program uses a buffer in a
+        // second session, it then need not wait until the buffer is registered again.
         let config = DeviceConfig { keep_registrations: true, ..DeviceConfig::default() };
         let Opened { context, why, is_surprising } = chosen.open(&config)?;
         let description = describe(context.attr(), &why, reason);

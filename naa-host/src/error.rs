@@ -48,8 +48,9 @@ impl fmt::Display for Gone {
             Self::Silent => {
                 f.write_str("it does not answer any more; see whether it runs and can be reached")
             }
-            // If work requests were flushed although no other work request had failed and the peer did not disconnect,
-            // this side's device has refused something that the peer sent.
+            // This status means here that work requests were flushed, but no other work request had failed, and the
+            // peer did not disconnect. The cause is then that this side's device has refused something that the peer
+            // sent.
             Self::Failed(WcStatus::WrFlushError) => f.write_str(
                 "it sent what this side refuses, such as a WRITE outside a call's outputs; its log may say why",
             ),
@@ -146,7 +147,7 @@ pub enum Error {
     Peer {
         /// The address of the accelerator.
         peer: SocketAddr,
-        /// The refusal of the regions, or the rule of the protocol that the accelerator broke.
+        /// The reason for which the accelerator refused the regions, or a description of how it broke the protocol.
         source: PeerError,
     },
     /// The accelerator reports that the function failed or could not be executed.
@@ -232,8 +233,8 @@ pub enum Error {
         /// The number of the session's parameters, without internal regions.
         params: usize,
     },
-    /// The program wanted to choose which part of a parameter is sent, or to write to a parameter by a
-    /// [`Writer`](crate::Writer), but the parameter is not an input.
+    /// The parameter is not an input, but the program tried to choose which part of it is sent, or to write to it by a
+    /// [`Writer`](crate::Writer).
     #[error("parameter {index} is not sent; only inputs have a number of bytes to send")]
     NotInput {
         /// The number of the parameter, counted from 0 without internal regions.
@@ -291,7 +292,8 @@ pub enum Error {
         /// The reason why the value is not valid.
         problem: String,
     },
-    /// The environment variable `NAA_SPEC` is not valid, or has no free accelerator for the function.
+    /// The environment variable `NAA_SPEC` is not valid, or this process already uses all accelerators that it lists
+    /// for the function. The error is also returned if `NAA_SPEC` lists no accelerator for the function.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }

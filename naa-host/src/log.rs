@@ -22,8 +22,8 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 ///
 /// # Errors
 /// Fails with [`Error::Environment`] if the value of [`LOG_VARIABLE`] is not a valid filter. An element of the filter
-/// that has no `=` must be a level, or must begin with the first word of a module path of this project, such as `naa`
-/// or `verbs`. A misspelt level is refused, because a misspelt level would otherwise be taken for the name of a module.
+/// that has no `=` must be a level, or must begin like a module path of this project, for example with `naa` or
+/// `verbs`. A misspelt level is refused, because a misspelt level would otherwise be taken for the name of a module.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

@@ -18,18 +18,19 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Chooses an address of `host`, and calls `open` to open a device for this address. The function calls `resolve` to
-/// look the name up. Programs pass [`addresses_of`] as `resolve`, and tests pass a function that returns other
-/// addresses. If the name has several addresses, the function sets up a trial connection to one address after the
-/// other, and closes each trial connection at once. The first address that accepts a trial connection is used.
+/// look up the addresses of the name `host`. Programs pass [`addresses_of`] as `resolve`, and tests pass a function
+/// that returns other addresses. If the name has several addresses, the function sets up a trial connection to one
+/// address after the other, and closes each trial connection at once. The first address that accepts a trial connection
+/// is used.
 ///
-/// The accelerator counts and logs each trial connection as a session. An accelerator with room for only one session
-/// may refuse the program's next connection until the accelerator has noticed that this function has closed the trial
-/// connection. The time limit of all trial connections together is the `setup_timeout` of `config`. A session that the
-/// program connects afterwards has the whole `setup_timeout` again.
+/// The accelerator counts and logs each trial connection as a session. The accelerator notices the end of a trial
+/// connection only some time after this function has closed it. Until then, an accelerator with room for only one
+/// session can refuse the program's next connection. The time limit of all trial connections together is the
+/// `setup_timeout` of `config`. A session that the program connects afterwards has the whole `setup_timeout` again.
 ///
 /// # Errors
-/// Fails with [`Error::Name`] if the name is not known, with the error of `open` if the name has one address, and with
-/// the same errors as [`try_each`] if the name has several addresses.
+/// Fails with [`Error::Name`] if the name is not known. If the name has one address, the function fails with the error
+/// of `open`. If the name has several addresses, it fails with the same errors as [`try_each`].
 pub fn find(
     resolve: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
     (host, port): (&str, u16),
@@ -54,14 +55,14 @@ pub fn find(
 }
 
 /// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Before each attempt, the time
-/// that is left of `limit` is divided by the number of addresses that were not tried yet, and the result is the time
-/// limit of the attempt. An error that does not concern the tried address ends the search at once. `name` is the name
-/// of the accelerator, for log lines and errors.
+/// that is left of `limit` is divided by the number of addresses that were not tried yet. The result is the time limit
+/// of the attempt. An error that does not concern the tried address ends the search at once. `name` is the name of the
+/// accelerator, for log lines and errors.
 ///
 /// # Errors
 /// Fails with the error of `attempt` if there is only one address, or if the error does not concern the tried address.
-/// Fails with [`Error::NoneReached`], which contains the error of each address, if there are several addresses and all
-/// attempts fail. If all attempts fail with [`Error::Environment`], the function returns the last of these errors
+/// If there are several addresses and all attempts fail, the function fails with [`Error::NoneReached`], which contains
+/// the error of each address. If all these errors are [`Error::Environment`], the function returns the last of them
 /// instead of [`Error::NoneReached`]. Fails with [`Error::Name`] if `addresses` is empty.
 pub fn try_each<T>(
     name: &str,

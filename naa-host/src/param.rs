@@ -46,8 +46,8 @@ impl<'a> Param<'a> {
         Self::new(RegionFlags::NONE, len)
     }
 
-    /// Makes an internal region of `len` bytes, which only the accelerator has. An internal region has no index in the
-    /// session.
+    /// Makes an internal region of `len` bytes, which only the accelerator has. The methods of a session take the index
+    /// of a parameter, and internal regions have no index.
     pub const fn internal(len: usize) -> Self {
         Self::new(RegionFlags::INTERNAL, len)
     }

@@ -101,8 +101,9 @@ impl PayloadSource<'_> {
     }
 }
 
-/// Returns the source of a WRITE's bytes. The bytes of a WRITE of at most `max_inline` bytes are copied to `room` as
-/// inline data, unless the rest of `room` is too short.
+/// Returns the memory from which a WRITE takes its bytes. If the WRITE has at most `max_inline` bytes and `room` is
+/// long enough, the bytes are copied to `room` and become inline data. Otherwise the WRITE takes its bytes directly
+/// from the region.
 fn take<'a>(
     regions: &HostRegions,
     write: &Write,
@@ -122,7 +123,8 @@ fn take<'a>(
     PayloadSource::Inline(copy)
 }
 
-/// Makes the work request of `write`. Only the last WRITE of a call, which has the immediate, asks for a completion.
+/// Makes the work request of `write`. Only the last WRITE of a call asks for a completion. This WRITE has the
+/// immediate.
 fn request<'a>(wr_id: u64, write: &Write, payload: Payload<'a>) -> SendWr<'a> {
     let remote = RemoteAddr { addr: write.remote_addr, rkey: write.rkey };
     let last = write.immediate.is_some();

@@ -36,18 +36,19 @@ pub struct CallOutcome {
     pub peer: SocketAddr,
     /// The code of the function that the host called.
     pub function: FunctionCode,
-    /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next),
-    /// `answer` is [`CallResponse::User`], even if the function failed, unless [`with_status`](Self::with_status) has
-    /// added the return code of a status block.
+    /// The meaning of the accelerator's response immediate. With [`Dialect::Next`](crate::Dialect::Next), the response
+    /// immediate does not say whether the function failed, so `answer` is [`CallResponse::User`]. If a status block
+    /// says that the function failed, [`with_status`](Self::with_status) replaces this value by
+    /// [`CallResponse::Failure`].
     pub answer: CallResponse,
     /// The number of bytes that the accelerator wrote to the last output; 0 if the function failed.
     pub last_write_bytes: u32,
 }
 
 impl CallOutcome {
-    /// Adds the return code in the status block of a built-in function, if the response immediate has no return code.
-    /// With [`Dialect::Next`](crate::Dialect::Next), only the status block says that a built-in function failed.
-    /// `status` must be the status block of this call.
+    /// Returns the outcome of a call of a built-in function with the return code that the status block `status`
+    /// contains. The outcome changes only with [`Dialect::Next`](crate::Dialect::Next), because only the status block
+    /// then says that a built-in function failed. `status` must be the status block of this call.
     pub fn with_status(self, status: &StatusBlock) -> Self {
         match (self.answer, status.code) {
             (CallResponse::User(_), Some(code)) => {
@@ -87,7 +88,7 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 }
 
 /// A connection to an accelerator, with the regions that were agreed on. A session has one call at a time; several
-/// sessions may run in parallel.
+/// sessions can have calls in parallel.
 ///
 /// Regions are numbered in the order of the parameters, and internal regions have no number. The session is over if a
 /// call fails with [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] or [`Error::Device`], and no other
@@ -96,9 +97,9 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// With the embedded provider, an accelerator loses its access to the regions when its response arrives, so the
 /// accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too long, so over
 /// the verbs provider an accelerator can write to outputs until the session ends. An accelerator that keeps to the
-/// protocol does not write to outputs while no call runs, but over the verbs provider nothing prevents a WRITE of an
-/// accelerator that breaks the protocol. Because an accelerator can write to outputs between calls, a session over the
-/// verbs provider returns slices of outputs only from a method that is `unsafe`. The table shows which methods work
+/// protocol does not write to outputs while no call runs. Over the verbs provider, however, nothing prevents a WRITE of
+/// an accelerator that breaks the protocol. Because an accelerator can write to outputs between calls, a session over
+/// the verbs provider returns slices of outputs only from a method that is `unsafe`. The table shows which methods work
 /// with which provider:
 ///
 /// | | inputs | outputs, embedded | outputs, verbs |
@@ -134,12 +135,12 @@ impl Session {
     /// Connects to the accelerator `peer` and agrees with it on regions for `params`.
     ///
     /// # Errors
-    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up, with
-    /// [`Error::PeerGone`] if the connection has ended, with [`Error::SetupTimedOut`] if the accelerator does not
-    /// answer the region request in time, and with [`Error::Peer`] if the accelerator refuses the regions or breaks the
-    /// protocol. Fails with [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session, with
-    /// [`Error::Environment`] if `NAA_TIMEOUT` or `NAA_LAYOUT_RULE` is used and is not valid, with [`Error::Device`] if
-    /// the device fails, and with [`Error::Memory`] if memory cannot be allocated.
+    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up, and with
+    /// [`Error::PeerGone`] if the connection has ended. Fails with [`Error::SetupTimedOut`] if the accelerator does not
+    /// answer the region request in time. Fails with [`Error::Peer`] if the accelerator refuses the regions or breaks
+    /// the protocol. Fails with [`Error::Setup`] or [`Error::OutOfBounds`] if `params` are not valid for a session.
+    /// Fails with [`Error::Environment`] if `NAA_TIMEOUT` or `NAA_LAYOUT_RULE` is used and is not valid. Fails with
+    /// [`Error::Device`] if the device fails, and with [`Error::Memory`] if memory cannot be allocated.
     pub fn connect(
         device: &Device,
         peer: SocketAddr,
@@ -207,8 +208,8 @@ impl Session {
         }
     }
 
-    /// Keeps `claim` until the session ends. Until then, the `Spec` of `claim` and its clones do not give the
-    /// accelerator to another session.
+    /// Keeps `claim`, the exclusive use of the accelerator, until the session ends. Until then, the `Spec` of `claim`
+    /// and the clones of this `Spec` do not give the accelerator to another session.
     pub(crate) fn holding(mut self, claim: Claim) -> Self {
         self._claim = Some(claim);
         self
@@ -227,8 +228,8 @@ impl Session {
         }
         self.not_over()?;
         if self.machine.is_ready() {
-            // A response that arrived before this call is posted belongs to no call, and must not be taken for the
-            // response to this call.
+            // A response that has already arrived cannot belong to the new call, which is not posted yet. This response
+            // is handled first, so that it is not taken for the response to the new call.
             self.drain().map_err(|error| self.fail(error))?;
         }
         self.machine.begin_call(function, user, &self.parts, &mut self.plan)?;
@@ -263,7 +264,7 @@ impl Session {
 
     /// Returns a file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, the
     /// file descriptor becomes readable when the program must call `test` again. The program must not read from the
-    /// file descriptor, which is valid as long as the session exists.
+    /// file descriptor. The file descriptor is valid as long as the session exists.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if the file descriptor cannot be created.
@@ -374,7 +375,8 @@ impl Session {
     }
 
     /// Disconnects as [`finalize`](Self::finalize) does, and returns the memory of the parameters for another session.
-    /// The memory keeps its content. If a running call is given up, outputs may contain a part of the call's results.
+    /// The memory keeps its content. If this method gives up a running call, the outputs can contain a part of the
+    /// call's results.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if the accelerator's access to the memory cannot be taken back.
@@ -436,9 +438,9 @@ impl Session {
         self.connection.path_mtu
     }
 
-    /// Handles completions and CM events that have arrived. If a call is running, the method also sends a probe that is
-    /// due, reports a call that takes long, and gives up a call that has reached its time limit. Returns the outcome if
-    /// the call has ended.
+    /// Handles completions and CM events that have arrived. If a call is running, the method also sends a liveness
+    /// probe that is due, reports a call that takes long, and gives up a call that has reached its time limit. Returns
+    /// the outcome if the call has ended.
     fn step(&mut self) -> Result<Option<CallOutcome>, Error> {
         let drained = self.drain();
         let Some(running) = &mut self.running else { return Ok(None) };
@@ -501,16 +503,15 @@ impl Session {
     }
 
     /// Returns the time at which the session must act next if nothing arrives from the accelerator before this time.
-    /// The session must act when a probe of the accelerator is due, and when the running call must be reported or given
-    /// up.
+    /// The session must act when a liveness probe is due, and when the running call must be reported or given up.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
         let liveness = &self.connection.liveness;
         [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
-    /// Sends a probe if a probe is due. Reports the running call if it takes long, and returns an error if the call has
-    /// reached its time limit.
+    /// Sends a liveness probe if one is due. Reports the running call if it takes long, and returns an error if the
+    /// call has reached its time limit.
     fn look_at_the_clock(&mut self) -> Result<(), Error> {
         let (Some(running), Some(now)) = (&mut self.running, self.connection.clock.look()) else {
             return Ok(());

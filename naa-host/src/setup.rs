@@ -70,7 +70,7 @@ impl Terms {
 /// | [`step`](Self::step) | Agreeing | Agreed |
 /// | [`into_session`](Self::into_session) | Agreed | |
 ///
-/// An error ends the setup.
+/// If one of these methods fails, the setup has failed.
 #[derive(Debug)]
 pub struct SessionSetup {
     stage: SetupStage,
@@ -80,10 +80,12 @@ pub struct SessionSetup {
     room: Room,
     config: SessionConfig,
     limits: CallTimes,
-    // This field is before `terms`, so that the queue pair is destroyed before the regions.
+    // Fields are dropped in the order of their declaration. This field is before `terms`, so that the queue pair is
+    // destroyed before the regions.
     connection: HostConnection,
     terms: Option<Terms>,
-    // This field is the last, because the objects in the other fields belong to the device and are dropped first.
+    // This field is the last, so that the objects in the other fields, which belong to the device, are dropped before
+    // it.
     device: Device,
 }
 
@@ -123,7 +125,7 @@ impl SessionSetup {
     }
 
     /// Makes the same objects as [`new`](Self::new), but with room for `extra.sends` additional sends and
-    /// `extra.receives` additional receives, and with the setting `extra.late_acks` for acknowledgements.
+    /// `extra.receives` additional receives. `extra.late_acks` says whether the device may delay acknowledgements.
     pub(crate) fn with_extra(
         device: &Device,
         peer: SocketAddr,
@@ -245,9 +247,9 @@ impl SessionSetup {
     /// Handles completions and CM events that have arrived, without waiting.
     ///
     /// # Errors
-    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up, with
-    /// [`Error::PeerGone`] if the connection has ended, with [`Error::Peer`] if the accelerator refuses the regions or
-    /// breaks the protocol, and with [`Error::Device`] if the device fails.
+    /// Fails with [`Error::ConnectionRefused`] or [`Error::Unreachable`] if the connection cannot be set up. Fails with
+    /// [`Error::PeerGone`] if the connection has ended. Fails with [`Error::Peer`] if the accelerator refuses the
+    /// regions or breaks the protocol. Fails with [`Error::Device`] if the device fails.
     pub fn step(&mut self) -> Result<SetupStage, Error> {
         while matches!(self.stage, SetupStage::Connecting | SetupStage::Agreeing) {
             match self.connection.next() {
@@ -292,8 +294,8 @@ impl SessionSetup {
         Ok(())
     }
 
-    /// Waits until a completion or a CM event has arrived that [`step`](Self::step) can handle, but not longer than
-    /// until the time `until`.
+    /// Waits for a completion or a CM event, but at most until the time `until`. The program then calls
+    /// [`step`](Self::step), which handles the completion or the CM event.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if the device fails.

@@ -71,7 +71,7 @@ pub enum SpecError {
         text: String,
         /// The name of the field, for the text of the error.
         field: &'static str,
-        /// The value of the field.
+        /// The value that the entry has in this field, and that is not valid.
         value: String,
         /// A description of the valid values, for the text of the error.
         expected: &'static str,

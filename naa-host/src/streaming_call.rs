@@ -60,10 +60,10 @@ impl StreamingCall {
     /// layout of `config` is ignored.
     ///
     /// # Errors
-    /// Fails with the same errors as [`Session::connect`], with [`Error::AnswerTimedOut`] if the response does not
-    /// arrive within `config.setup_timeout`, and with [`Error::Device`] if the device does not support as many work
-    /// requests as `room` needs. Fails with [`Error::Function`] if the function fails; the detail of this error is the
-    /// number in the first eight bytes of the first output.
+    /// Fails with the same errors as [`Session::connect`]. Fails with [`Error::AnswerTimedOut`] if the response does
+    /// not arrive within `config.setup_timeout`. Fails with [`Error::Device`] if the device does not support as many
+    /// work requests as `room` needs. Fails with [`Error::Function`] if the function fails; the detail of this error is
+    /// the number in the first eight bytes of the first output.
     pub fn open(
         device: &Device,
         peer: SocketAddr,
@@ -99,8 +99,8 @@ impl StreamingCall {
         Ok((stream, writer))
     }
 
-    /// Adds the detail of a function's failure to `error`. A function that fails writes its detail, a little-endian
-    /// number, to the first eight bytes of the first output.
+    /// Adds the detail of a function's failure to `error`. The detail is a little-endian number that explains the
+    /// failure. A function that fails writes the detail to the first eight bytes of the first output.
     fn detailed(&self, error: Error) -> Error {
         let output = self.regions.params().iter().find(|region| region.flags().contains(RegionFlags::OUTPUT));
         match (error, output.and_then(|region| region.memory())) {
@@ -141,8 +141,8 @@ impl StreamingCall {
     /// immediate that is taken.
     ///
     /// # Errors
-    /// Fails with [`Error::PeerGone`] if the connection has ended, with [`Error::Peer`] if the accelerator breaks the
-    /// protocol, and with [`Error::Device`] if the device fails. After an error, the streaming call is over.
+    /// Fails with [`Error::PeerGone`] if the connection has ended. Fails with [`Error::Peer`] if the accelerator breaks
+    /// the protocol. Fails with [`Error::Device`] if the device fails. After an error, the streaming call is over.
     pub fn try_next(&mut self) -> Result<Option<u32>, Error> {
         while let Some(event) = self.connection.next()? {
             let SessionEvent::Response { immediate, .. } = event else {
@@ -175,8 +175,8 @@ impl StreamingCall {
 
     /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
     /// the deadline passes. The method may also return `None` before the deadline, for example when a WRITE is
-    /// acknowledged. During the wait, the host probes the accelerator when the time `probe_interval` of the
-    /// configuration has passed since the last immediate and since the last probe.
+    /// acknowledged. During the wait, the host sends a liveness probe if no immediate arrived and no probe was sent for
+    /// the time `probe_interval` of the configuration.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).
@@ -229,15 +229,15 @@ impl StreamingCall {
     }
 
     /// Waits until all WRITEs of the program have arrived, at most for `limit`. A program should call this method
-    /// before it drops a streaming call, because WRITEs that have not arrived when the streaming call is dropped may be
-    /// lost. Immediates that the program has not taken, and immediates that arrive while `settle` waits, are lost.
-    /// Returns true if it is certain that all WRITEs arrived.
+    /// before it drops a streaming call. Otherwise, WRITEs that have not arrived yet may be lost when the streaming
+    /// call is dropped. Immediates that the program has not taken, and immediates that arrive while `settle` waits, are
+    /// lost. Returns true if it is certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = clock::after(limit);
         let to = probe_target(&self.machine);
         loop {
-            // If an earlier probe is still unanswered, its answer proves nothing about later WRITEs, so another probe
-            // must be sent.
+            // If an earlier probe is still unanswered, its answer proves nothing about WRITEs that were posted after
+            // it. The loop then waits for this answer, and sends another probe afterwards.
             let fresh = !self.connection.is_probing();
             if self.connection.probe(to, Instant::now()).is_err() {
                 return false;

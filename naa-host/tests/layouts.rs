@@ -121,8 +121,8 @@ fn what_is_sent_lies_where_it_was_announced() {
     });
     let device = device("127.0.3.183");
     for layout in ALL {
-        // A layout may place the two inputs in any order in the accelerator's region, so `starts` searches for their
-        // bytes.
+        // A layout may place the two inputs in any order in the accelerator's region. The closure `starts` therefore
+        // searches this region for the bytes of an input.
         let params = [Param::data(&[1; 64]), Param::data(&[2; 10]), Param::output(200)];
         let mut session = Session::connect(&device, model.address, &params, &with(layout)).unwrap();
         assert_eq!(session.layout(), layout);

@@ -20,7 +20,7 @@ const MS: Duration = Duration::from_millis(1);
 /// A time that is much longer than the run time of these tests on a busy machine.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Starts an accelerator that keeps the connection but does not respond while a test runs.
+/// Starts an accelerator that does not respond to calls while a test runs, but does not end the connection either.
 fn mute(ip: &str) -> AcceleratorModel {
     AcceleratorModel::start(ip, |_, _| Action::Later(LONG, Ok(Vec::new())))
 }

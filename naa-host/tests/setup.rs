@@ -53,7 +53,7 @@ fn what_is_prepared_last_counts_and_must_fit() {
     let more = [Param::input(8), Param::input(8), Param::output(16)];
     assert!(matches!(setup.prepare(&more, None), Err(Error::Setup(_))));
     // One WRITE has at most 2 GiB, so the output would need a second WRITE. `prepare` checks the number of WRITEs
-    // before it checks the sizes of the parameters, so its error names the WRITEs.
+    // before it checks the sizes of the parameters. Its error is therefore about the WRITEs and not about the size.
     let longer = [Param::input(8), Param::output((2 << 30) + 1)];
     let error = setup.prepare(&longer, None).unwrap_err().to_string();
     assert!(error.contains("WRITEs beyond one for each region: the limit is 0"), "{error}");
@@ -118,8 +118,8 @@ fn a_descriptor_tells_of_the_end_of_a_call() {
         Session::connect(&device, model.address, &[Param::in_out(8)], &SessionConfig::default()).unwrap();
     session.invoke(F, U24::ZERO).unwrap();
     assert!(session.test().unwrap().is_none());
-    // The session makes its file descriptor only here, so the call of `test` above did not arm it. The new file
-    // descriptor is readable at once, so that the program calls `test` again.
+    // The session makes its file descriptor only in this call of `readable`, so the call of `test` above could not set
+    // the descriptor's timer. The new file descriptor is readable at once, so that the program calls `test` again.
     assert!(readable(&mut session, 0));
     while session.test().unwrap().is_none() {
         assert!(readable(&mut session, 5000));

@@ -7,7 +7,8 @@ const MAPPED_BITS: u8 = 96;
 
 /// An IP network, which is given by an address and a prefix length in bits.
 ///
-/// A network of IPv4-mapped IPv6 addresses is the network of the IPv4 addresses: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+/// A text that names a network of IPv4-mapped IPv6 addresses is parsed as the network of these IPv4 addresses:
+/// `::ffff:10.0.0.0/104` becomes `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -17,8 +18,9 @@ pub struct Network {
 /// The reason why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
-    /// The text before `/` is not an IP address, or the text after `/` is not a number from 0 to the number of bits of
-    /// an address of this IP version (32 or 128). The value is the text that was to be parsed as a network.
+    /// The text before `/` is not an IP address, or the text after `/` is not a valid prefix length. A prefix length is
+    /// a number from 0 to 32 for IPv4, and from 0 to 128 for IPv6. The value is the text that was to be parsed as a
+    /// network.
     #[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
     Nonsense(String),
     /// The address is an IPv4-mapped IPv6 address, and the prefix length is less than 96, so the network would also
@@ -66,9 +68,9 @@ impl Network {
 }
 
 fn same_prefix(a: u128, b: u128, width: u32, bits: u8) -> bool {
-    // If `bits` is 0 and `width` is 128 (IPv6), `checked_shr` returns `None` for the shift by 128 bits, and the
-    // prefixes are equal. If `width` is 32 (IPv4), the shift is by at most 32 bits, and `checked_shr` never returns
-    // `None`.
+    // If `bits` is 0 and `width` is 128 (IPv6), `checked_shr` returns `None` for the shift by 128 bits. The result is
+    // then true, because prefixes of 0 bits are always equal. If `width` is 32 (IPv4), the shift is by at most 32 bits,
+    // and `checked_shr` never returns `None`.
     (a ^ b).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
 }
 
@@ -82,7 +84,7 @@ impl AllowList {
         Self(Vec::new())
     }
 
-    /// Returns a list with which only hosts whose addresses are in one of `networks` may connect. If `networks` is
+    /// Returns a list that lets a host connect only if the host's address is in one of `networks`. If `networks` is
     /// empty, all hosts may connect.
     pub fn only(networks: Vec<Network>) -> Self {
         Self(networks)

@@ -107,8 +107,8 @@ fn is_output(direction: Direction) -> bool {
 /// The reason for which a call did not succeed. The host gets the reason as the return code [`CallFailure::code`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
-    /// The server has no function with the function code of the call. Only the server makes an `UnknownFunction`, after
-    /// the server has logged the request; a function that fails returns another variant.
+    /// The server has no function with the function code of the call. Only the server itself makes an
+    /// `UnknownFunction`, and it logs the request before. A function that fails returns another variant.
     #[error("unknown function")]
     UnknownFunction,
     /// The host's regions or arguments do not fit the function.
@@ -225,7 +225,7 @@ impl Stop {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Checks if the function should stop.
+    /// Checks if the function should stop, and returns `Ok` if the function may continue.
     ///
     /// # Errors
     /// Fails with [`CallFailure::TimedOut`] after the deadline of the call, and with [`CallFailure::Abandoned`] if the
@@ -270,16 +270,16 @@ impl ScratchQuota<'_> {
     }
 
     /// Charges `bytes` bytes as [`reserve`](Self::reserve) does, for a library that aborts the process if an allocation
-    /// fails. If `bytes` is at least 256 KiB, the method also checks if the address space has room for twice as many
-    /// bytes at this moment. To check if there is room, `reserve_for_library` maps memory and unmaps it again.
+    /// fails. If `bytes` is at least 256 KiB, the method also checks if the address space now has room for twice as
+    /// many bytes. To check if there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
     /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the check finds too little room.
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, CallFailure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
-            // The check maps twice as many bytes as the library needs, because other threads may allocate memory before
-            // the library does, and the allocator has data of its own.
+            // The check maps twice as many bytes as the library needs. Other threads may allocate memory before the
+            // library does, and the allocator itself needs memory for its own data.
             let room = bytes.saturating_mul(2);
             drop(Scratch::new(None, room).map_err(|why| over_limit(bytes as u64, &why))?);
         }
@@ -322,8 +322,8 @@ impl<'a> Call<'a> {
     /// Creates a call that works on `regions`. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice, for example because a peer or
-    /// another process still has access to the region, or because a send of the session has not completed.
+    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice. Examples are a region to which a
+    /// peer or another process still has access, and a session with a send that has not completed.
     pub fn new(regions: &'a mut SessionRegions, user: U24, stop: &'a Stop) -> Result<Self, CallFailure> {
         let Lent { regions, quota, status_bytes } =
             regions.lend().ok_or(CallFailure::Internal("a region of the call is open to peers".into()))?;
@@ -343,8 +343,8 @@ impl<'a> Call<'a> {
     ) -> Result<Vec<Option<Part>>, CallFailure> {
         let mut call = Call::new(regions, user, stop)?;
         let result = function(&mut call).map(|()| call.produced);
-        // Even after a failure, working copies are copied to the regions, because the first output may have bytes that
-        // the host gets although the call failed.
+        // Working copies are copied to the regions even after a failure, because the host can get the first bytes of
+        // output 0 even if the call failed.
         regions.settle();
         result
     }
@@ -390,8 +390,8 @@ impl<'a> Call<'a> {
         Parts(self.regions.iter_mut().map(|region| (region.direction, Some(&mut *region.bytes))).collect())
     }
 
-    /// Sets the number of bytes at the start of output 0, for example of a status block, that the host gets even if the
-    /// call fails or panics.
+    /// Sets the number of bytes at the start of output 0 that the host gets even if the call fails or panics. These
+    /// bytes are, for example, a status block.
     pub fn set_status(&mut self, bytes: u32) {
         *self.status_bytes = bytes;
     }

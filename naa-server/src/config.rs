@@ -106,7 +106,7 @@ impl Config {
 /// example, it may also have one half of the files that all sessions may have open. An eighth of the files that the
 /// process may open is left for sockets and other files of the server. A source network that has no open files can take
 /// the files of one session with `max_regions` regions from the reserve, if the reserve is large enough. Each region
-/// may need a second file for its working copy.
+/// needs one file, and may need a second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
@@ -123,9 +123,9 @@ fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     Shares { first: session.min(shares.reserve), ..shares }
 }
 
-/// Returns the default of `memory`: 16 GiB, or half of the memory that the machine has or `ulimit -v` permits, if that
-/// is less. The other half is left free, because the Linux kernel provides pages only when they are first used, and
-/// kills the process if it cannot provide them.
+/// Returns the default of `memory`: half of the memory that this process can have, but at most 16 GiB. A process can
+/// have the memory of the machine, but no more than `ulimit -v` permits. The other half is left free, because the Linux
+/// kernel provides pages only when they are first used, and kills the process if it cannot provide them.
 pub fn default_memory() -> u64 {
     const MOST: u64 = 16 << 30;
     let most = [region::physical_memory(), limit("Max address space")].into_iter().flatten().min();

@@ -18,11 +18,12 @@ pub struct ServerCounters {
     pub sessions_accepted: Counter,
     /// The number of connection requests that the server refused because of its limits, its allow-list or an error.
     pub sessions_rejected: Counter,
-    /// The number of sessions that ended because of an error instead of the host's disconnect.
+    /// The number of sessions that ended with an error. A session that ends because the host disconnects is not
+    /// counted.
     pub sessions_failed: Counter,
-    /// The number of calls, except calls of the catalogue.
+    /// The number of calls, except calls of function 127, which returns the catalogue.
     pub calls: Counter,
-    /// The number of calls whose return code was not 0, except calls of the catalogue.
+    /// The number of calls whose return code was not 0, except calls of function 127, which returns the catalogue.
     pub calls_failed: Counter,
     /// The number of calls that took longer than [`Config::call_time`](crate::Config::call_time).
     pub calls_timed_out: Counter,
@@ -32,7 +33,7 @@ pub struct ServerCounters {
     pub calls_connection_failed: Counter,
     /// The number of calls that had no response when the server ended.
     pub calls_server_ended: Counter,
-    /// The number of calls of function 127, the catalogue.
+    /// The number of calls of function 127, which returns the catalogue.
     pub catalogue_lookups: Counter,
     /// The total bytes of all regions of all calls that started. Outputs and internal regions count, too, because the
     /// server counts whole regions, and not the bytes that arrived.
@@ -53,11 +54,11 @@ pub struct SourceNetworkCounters {
     pub sessions_accepted: u64,
     /// The bytes of regions and of scratch memory that are charged to this source network.
     pub memory: u64,
-    /// The number of refused requests for regions, each of which ended a session.
+    /// The number of sessions that ended because the server refused the memory for their regions.
     pub memory_refused: u64,
     /// The calls of this source network in the pool: the numbers of waiting, running and abandoned calls.
     pub open: Calls,
-    /// The number of calls, except calls of the catalogue.
+    /// The number of calls, except calls of function 127, which returns the catalogue.
     pub calls: u64,
     /// The number of calls that the server refused with the return code BUSY.
     pub calls_refused: u64,

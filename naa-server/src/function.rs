@@ -34,7 +34,7 @@ pub trait Function: Send + Sync + 'static {
     /// Executes a call. The function must not trust the bytes of the regions, because the host determines them.
     ///
     /// # Errors
-    /// Fails with the reason why the call did not succeed. The host gets [`CallFailure::code`] as return code.
+    /// If the call does not succeed, the [`CallFailure`] says why. The host gets [`CallFailure::code`] as return code.
     fn run(&self, call: &mut Call<'_>) -> Result<(), CallFailure>;
 }
 

@@ -44,7 +44,7 @@ pub fn builtins() -> Result<Registry, RegistryError> {
     registry(None::<Handler>)
 }
 
-/// Returns a registry with all built-in functions, `others`, and the function that returns the catalogue.
+/// Returns a registry with all built-in functions, the handlers `others`, and the function that returns the catalogue.
 ///
 /// # Errors
 /// Fails if one of `others` has the function code of another function, or a description that cannot be encoded in the
@@ -53,8 +53,8 @@ pub fn registry(others: impl IntoIterator<Item: Into<Handler>>) -> Result<Regist
     complete(without_catalogue()?, others)
 }
 
-/// Returns a registry with `others` and the function that returns the catalogue, but without built-in functions. The
-/// returned registry is for a server that offers only services.
+/// Returns a registry with the handlers `others` and the function that returns the catalogue. The registry has no
+/// built-in functions, and is for a server that offers only services.
 ///
 /// # Errors
 /// Fails for the same reasons as [`registry`].

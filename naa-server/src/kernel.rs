@@ -89,10 +89,10 @@ fn check(declared: &[ParamInfo], regions: &SessionRegions) -> Result<(), String>
     Ok(())
 }
 
-/// Checks the result of a kernel. The returned list has one element for each parameter of the session. The
-/// element of an output or in-out parameter is the part of the parameter that the kernel produced. The
-/// element of an input is `None`. If the kernel failed, the error is the return code for the host and a text
-/// that describes the failure.
+/// Checks the return code of a kernel, and the number of bytes that the kernel produced for each output. The returned
+/// list has one element for each parameter of the session. The element of an output or in-out parameter is the part of
+/// the parameter that the kernel produced. The element of an input is `None`. If the kernel failed, the error is the
+/// return code for the host and a text that describes the failure.
 fn checked(
     outcome: KernelResult,
     sizes: &[(Direction, u64)],

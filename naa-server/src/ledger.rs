@@ -3,8 +3,8 @@
 //! Each byte or file that a session has in use is charged to the session, to its source network and to the server until
 //! the [`Charge`] is dropped. The server cannot take memory away from a source network while the memory is in use. One
 //! source network may have at most [`Shares::per_peer`] bytes or files. Only source networks that have few bytes or
-//! files in use may take from the [reserve](Shares::reserve), so that source networks that come later also get memory
-//! or files.
+//! files in use may take from the [reserve](Shares::reserve). The reserve thus leaves memory or files for source
+//! networks that come later.
 
 use std::{
     io,
@@ -113,8 +113,8 @@ pub struct Shares {
     pub per_peer: u64,
     /// The reserve, which is the part of `total` that is only for source networks that have few bytes or files in use.
     pub reserve: u64,
-    /// A source network may take bytes or files from the reserve if it has at most this number of bytes or files in use
-    /// afterwards.
+    /// A source network may take bytes or files from the reserve as long as it has at most `first` bytes or files in
+    /// use, including the new ones.
     pub first: u64,
 }
 
@@ -166,7 +166,8 @@ pub(crate) struct Ledger {
     pub(crate) server: Meter,
 }
 
-/// The accounts of a session: its own account with its limit, and the account of its source network.
+/// The meters to which the charges of a session are added. `session` is the session's own meter, `limit` is the limit
+/// for this meter, and `peer` is the meter of the source network.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) session: Arc<Meter>,
@@ -178,7 +179,7 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
-    /// The accounts of the session, or `None` if only the server is charged.
+    /// The meters of the session that is charged, or `None` if only the server is charged.
     owner: Option<Owner>,
     bytes: u64,
 }
@@ -188,12 +189,13 @@ impl Ledger {
         Arc::new(Self { shares, server: Meter::default() })
     }
 
-    /// Charges `bytes` bytes or files to the accounts of `owner` and to the server.
+    /// Charges `bytes` bytes or files to the server and to the two meters of `owner`. If `owner` is `None`, only the
+    /// server is charged.
     ///
     /// # Errors
-    /// Fails with [`AllocationError::Session`], [`AllocationError::Peer`] or [`AllocationError::Server`] if the
-    /// session, its source network or the server has fewer than `bytes` bytes left. If this function fails, no account
-    /// is charged.
+    /// Fails with [`AllocationError::Session`] if the session has fewer than `bytes` bytes or files left. Fails with
+    /// [`AllocationError::Peer`] if its source network has fewer left, and with [`AllocationError::Server`] if the
+    /// server has fewer left. If this function fails, nothing is charged.
     pub(crate) fn charge(
         self: &Arc<Self>,
         owner: Option<&Owner>,

@@ -29,7 +29,7 @@ pub struct StreamRegion {
     /// the region is an output, only the loop service writes this memory.
     pub memory: Memory,
     pub(crate) lkey: u32,
-    /// The host's address and RKey of this region.
+    /// The address and the RKey of the host's memory for this region.
     pub remote: RemoteAddr,
 }
 
@@ -55,8 +55,8 @@ impl StreamRegion {
     }
 }
 
-/// The connection to a host that subscribed. When [`LoopService::ended`] is called, the loop service must drop the
-/// `StreamingSession`, because the memory of the session is freed only when the `StreamingSession` is dropped.
+/// The connection to a host that subscribed. The loop service must drop the `StreamingSession` when
+/// [`LoopService::ended`] is called. The memory of the session is not freed before the `StreamingSession` is dropped.
 #[derive(Debug)]
 pub struct StreamingSession {
     /// The number of the session.
@@ -118,8 +118,8 @@ pub trait LoopService: Send + fmt::Debug {
     /// Notifies the loop service that the oldest unfinished signaled work request of session `stream` has completed.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// Notifies the loop service that the session `stream` ends. If the loop service still has the [`StreamingSession`]
-    /// of this session, the loop service must drop it, and must post no more work requests in this session.
+    /// Notifies the loop service that the session `stream` ends. The loop service must post no more work requests in
+    /// this session. If it still has the [`StreamingSession`] of this session, it must drop the `StreamingSession`.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
     /// Does the work that is due. Returns true if work was done. After `turn` has returned true, the server
@@ -142,6 +142,7 @@ pub trait LoopService: Send + fmt::Debug {
     /// Returns a file descriptor that is readable when the loop service has work.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Notifies the loop service that the server loop has ended a wait in which it could sleep, for any reason.
+    /// Notifies the loop service that a wait of the server loop has ended, whether by a wake-up or by a time-out. The
+    /// server loop calls this method only after a wait in which it could sleep.
     fn woken(&mut self);
 }

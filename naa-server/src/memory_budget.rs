@@ -1,12 +1,13 @@
-//! The memory of sessions. All memory is charged to accounts, and slices of memory are made only while no peer can
-//! reach the memory.
+//! The memory of sessions: their regions, and the scratch memory of their calls. The bytes of a session are charged to
+//! the session, to its source network and to the server. Slices of memory are made only while no peer can reach the
+//! memory.
 //!
 //! An [`Allocation`] owns its memory and the registration of this memory. Only a loop service gets the memory itself,
 //! from `Allocation::stream`. An allocation has a record of the access that peers may have to its memory. An allocation
 //! shares the count of unfinished [`Sends`] with its session, so that the allocation can check if the device may still
-//! read the memory. Scatter-gather elements of an allocation are made only while the count of unfinished sends is above
-//! 0, and mutable slices are made only while this count is 0. This module and `priority` are the only modules of the
-//! crate with `unsafe`.
+//! read the memory. Scatter-gather elements of an allocation are made only while at least one of these sends is
+//! unfinished. Mutable slices are made only while none of them is unfinished. This module and `priority` are the only
+//! modules of the crate with `unsafe`.
 //!
 //! A NIC needs much time to revoke access rights, or cannot revoke them. `DeviceAttr::revokes` says whether a device
 //! revokes access rights. On a NIC that does not revoke access rights, a host keeps the access with which its regions
@@ -18,7 +19,7 @@
 //!
 //! If the server has kernels, the memory of each session is in files. The process that runs the kernels of a session
 //! maps these files. As long as the [`ChildAccess`] of a process exists, the process may write to the allocations whose
-//! files it got, so no slices of these allocations are made.
+//! files it got. No slices of these allocations are made during this time.
 #![allow(unsafe_code)]
 
 use std::{
@@ -56,8 +57,8 @@ impl MemoryBudget {
     }
 
     /// Makes a budget that is divided among source networks according to `shares`. If `files` is not `None`, each
-    /// allocation is a file, which other processes can map, and `files` limits the open files of the server and of each
-    /// source network.
+    /// allocation is a file, which other processes can map. `files` then limits the open files of the server and of
+    /// each source network.
     pub fn divided(shares: Shares, files: Option<Shares>) -> Self {
         Self { ledger: Ledger::new(shares), files: files.map(Ledger::new) }
     }
@@ -97,8 +98,9 @@ impl MemoryBudget {
         self.map(len, None, Sends::default())
     }
 
-    /// Maps `len` zeroed bytes. The bytes are charged to the first element of `of`, and the file, if the allocation has
-    /// one, to the second element. If `of` is `None`, the bytes and the file are charged only to the server.
+    /// Makes an allocation of `len` zeroed bytes. The bytes are charged to the first element of `of`. If the allocation
+    /// has a file, the file is charged to the second element. If `of` is `None`, the bytes and the file are charged
+    /// only to the server.
     fn map(
         &self,
         len: u64,
@@ -216,11 +218,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Maps `len` zeroed bytes. If `quota` is not `None`, the bytes are charged to `quota`, rounded up to whole pages.
+    /// Maps `len` zeroed bytes as scratch memory. If `quota` is not `None`, the bytes are charged to `quota`, rounded
+    /// up to whole pages.
     ///
     /// # Errors
-    /// Fails with the error of [`Quota::reserve`] if the bytes cannot be charged to `quota`, and with
-    /// [`AllocationError::Map`] if the Linux kernel provides no memory or `len` is too large.
+    /// Fails with the error of [`Quota::reserve`] if the bytes cannot be charged to `quota`. Fails with
+    /// [`AllocationError::Map`] if the Linux kernel provides no memory, or if `len` is too large.
     pub fn new(quota: Option<&Quota>, len: usize) -> Result<Self, AllocationError> {
         let taken = footprint(len as u64)?;
         let reservation = quota.map(|quota| quota.reserve(taken)).transpose()?;
@@ -248,7 +251,8 @@ impl Sends {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a completed send. Returns true if all sends have completed.
+    /// Lowers the count of unfinished sends by 1, because a send has completed. Returns true if all sends of the
+    /// session have completed.
     pub fn complete(&self) -> bool {
         let less = |count: u32| Some(count.saturating_sub(1));
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before <= 1)
@@ -344,7 +348,8 @@ impl Allocation {
     }
 
     /// Ends the registration of the memory, so that peers cannot reach the memory. Does nothing if the memory is not
-    /// registered. If a loop service got the memory, no slices of the memory are made afterwards either.
+    /// registered. If a loop service got the memory, it may keep the memory, so no slices of the memory are made
+    /// afterwards either.
     pub fn deregister(&mut self) {
         self.held = None;
         self.in_reach = false;
@@ -375,7 +380,7 @@ impl Allocation {
     /// Gives `access` to peers. Does nothing if the memory is not registered, or if a loop service got the memory.
     ///
     /// # Errors
-    /// Fails with the device's error. After an error, the allocation counts as open to peers.
+    /// Fails with the device's error. After an error, the allocation is treated as if peers had access.
     pub fn grant(&mut self, access: Access) -> Result<(), verbs::Error> {
         let Some((mr, state @ (Held::Revoked | Held::Granted))) = &mut self.held else { return Ok(()) };
         // The grant is recorded before the driver grants access, because peers may have access even if the driver
@@ -389,7 +394,7 @@ impl Allocation {
     /// if a loop service got the memory.
     ///
     /// # Errors
-    /// Fails with the device's error. After an error, the allocation still counts as open to peers.
+    /// Fails with the device's error. After an error, the allocation is still treated as if peers had access.
     pub fn revoke(&mut self) -> Result<(), verbs::Error> {
         if let Some((mr, state @ Held::Granted)) = &mut self.held {
             mr.set_access(Access::LOCAL)?;
@@ -474,9 +479,9 @@ impl Allocation {
     }
 
     /// Returns the bytes for writing. If the memory is in reach, the bytes are those of the working copy, which
-    /// [`Self::settle`] copies to the memory after the call. Returns `None` if peers got access that was not revoked by
-    /// [`Self::revoke`], if a loop service or another process has access, if the device may read the memory for a send,
-    /// or if the memory is in reach and has no working copy.
+    /// [`Self::settle`] copies to the memory after the call. Returns `None` if peers got access and [`Self::revoke`]
+    /// has not succeeded since then, or if a loop service or another process has access. Also returns `None` if the
+    /// device may read the memory for a send, or if the memory is in reach and has no working copy.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;
@@ -488,8 +493,8 @@ impl Allocation {
         }
         // SAFETY: this allocation made the mapping `self.memory`, which no other allocation shares. No peer, loop
         // service or other process can write the mapping, because `is_open`, `is_lent` and `in_reach` are false. The
-        // device does not read the mapping, because all earlier sends are complete. `&mut self` excludes other slices,
-        // and scatter-gather elements for new sends, while this slice exists.
+        // device does not read the mapping, because all earlier sends are complete. Because of `&mut self`, no other
+        // slices and no scatter-gather elements for new sends are made while this slice exists.
         Some(unsafe { self.memory.as_mut_slice() })
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines that hosts cause.
+//! Logs the lines that hosts cause, within the log limit of each source network.
 
 /// Logs a line that the host at an address caused, unless the host's source network has reached the log limit
 /// ([`LogLimit`](verbs::log_limit::LogLimit)).

@@ -28,7 +28,7 @@ use crate::{
 pub use schedule::Calls;
 use schedule::Schedule;
 
-/// The numbers of threads and of calls that a pool may have.
+/// The limits on the threads and the calls of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// The number of threads that take calls, at least one.
@@ -55,7 +55,7 @@ pub struct CallId(u64);
 /// The reason for which a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolRefusal {
-    /// The pool is full, and no waiting call of another source network may lose its place to the new call.
+    /// The pool is full, and the new call does not take the place of a waiting call of another source network.
     #[error(
         "all workers of the server are busy and its queue is full; call again later or start it with more"
     )]
@@ -96,7 +96,7 @@ pub struct EndedCall {
     /// The number that [`Pool::submit`] returned for the call.
     pub id: CallId,
     /// The part of each output that is sent to the host, as [`ServerCall::run`] returns it, or the reason for which the
-    /// call has no result. If the call did not run, or did not end in time, the pool may give the reason.
+    /// call has no result. The reason can come from the pool: the call did not run, or did not end in time.
     pub result: Result<Vec<Option<Part>>, CallFailure>,
     /// The regions of the call, or `None` if the function still runs. The regions of a running function are dropped
     /// when the function returns.
@@ -112,16 +112,18 @@ struct Shared {
     /// The callback that a pool thread calls after a call is done.
     wake: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
-    /// The condition variable that is notified when a call is due for a pool thread, or the pool was closed.
+    /// The condition variable on which idle pool threads wait. It is notified when a call can start on a pool thread,
+    /// and when the pool is closed.
     work: Condvar,
-    /// The condition variable that is notified when a call is due for an extra thread, or the pool was closed.
+    /// The condition variable on which idle extra threads wait. It is notified when a call can start on an extra
+    /// thread, and when the pool is closed.
     extra_work: Condvar,
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
     /// The channel to the thread that drops abandoned calls after their functions returned. An abandoned call is not
-    /// dropped by the thread that ran its function, because this thread has the lowest priority. If a thread with the
-    /// lowest priority freed gigabytes of memory, all threads that map memory would wait for the slow thread. The
-    /// thread that drops abandoned calls has the priority of pool threads.
+    /// dropped by the thread that ran its function, because this thread has the lowest priority. While a thread frees
+    /// gigabytes of memory, all other threads that map memory must wait, and a thread with the lowest priority would
+    /// need long for this. The thread that drops abandoned calls has the priority of pool threads.
     returns: mpsc::Sender<(EndedCall, SourceNetwork)>,
 }
 
@@ -143,13 +145,13 @@ struct State {
     pool_threads: ThreadCounts,
     extra_threads: ThreadCounts,
     closed: bool,
-    /// The log limit for warnings that no thread could be started in place of the thread of an abandoned
-    /// call. If there were no limit, a host that repeatedly calls and disconnects could cause any number of
-    /// log lines.
+    /// The log limit for one warning: no thread could be started in place of the thread of an abandoned call. If there
+    /// were no limit, a host that repeatedly calls and disconnects could cause any number of log lines.
     stuck: LogLimit<()>,
 }
 
-/// The numbers of threads of one kind: pool threads, or extra threads. The threads of abandoned calls are not counted.
+/// The numbers of all threads, of idle threads and of running threads of one kind. The kind is pool threads or extra
+/// threads. The threads of abandoned calls are not counted.
 #[derive(Debug, Default)]
 struct ThreadCounts {
     threads: usize,
@@ -192,8 +194,8 @@ struct RunningCall {
 
 /// The time for which an extra thread waits for another call before it ends.
 const EXTRA_THREAD_TIME: Duration = Duration::from_secs(1);
-/// The longest time that the end of a killed process may take. This time is long, because a killed process ends only
-/// after all its memory was freed, and freeing much memory takes long.
+/// The longest time for which the pool waits until a killed process has ended. This time is long, because a killed
+/// process ends only after all its memory was freed, and freeing much memory takes long.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
@@ -251,11 +253,11 @@ impl Pool {
         Ok(Self(shared))
     }
 
-    /// Accepts a call.
+    /// Puts a call into the pool, where the call waits for a thread, and returns the id of the call.
     ///
     /// # Errors
-    /// Returns the call together with the reason of the refusal if the pool is full, the source network has too many
-    /// calls, the quarantine is full, or the pool is closed.
+    /// Returns the call together with the reason of the refusal. The pool refuses a call if the pool is full or closed,
+    /// if the quarantine is full, or if the source network has too many calls.
     pub fn submit(&self, call: ServerCall) -> Result<CallId, Box<RefusedCall>> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -283,7 +285,7 @@ impl Pool {
         self.0.lock().done.pop_front()
     }
 
-    /// Returns the time at which [`Self::expire`] is next to be called.
+    /// Returns the time at which the caller must call [`Self::expire`] next, or `None` if no call waits or runs.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
@@ -320,12 +322,12 @@ impl Pool {
         regions
     }
 
-    /// The number of abandoned calls that still run.
+    /// Returns the number of abandoned calls that still run.
     pub fn quarantined(&self) -> usize {
         self.0.lock().quarantined.len()
     }
 
-    /// Returns the numbers of calls of `peer`.
+    /// Returns how many calls of `peer` wait, run and are abandoned.
     pub fn calls(&self, peer: SourceNetwork) -> Calls {
         self.0.lock().schedule.calls(peer)
     }
@@ -371,7 +373,8 @@ impl Drop for Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Functions run outside the lock, so the state is consistent even if the lock is poisoned.
+        // A poisoned lock is used as if it were not poisoned. Functions run outside the lock, so a function that panics
+        // leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -384,7 +387,7 @@ impl Shared {
     }
 
     /// Starts pool threads in place of the threads of abandoned calls, up to the limit of threads. Afterwards, the
-    /// method wakes or starts a thread for a call that is due.
+    /// method wakes or starts a thread if a waiting call can start.
     fn replace_threads(self: &Arc<Self>, state: &mut State) {
         while !state.closed
             && state.pool_threads.threads < self.config.pool_threads
@@ -400,7 +403,7 @@ impl Shared {
         self.wake_or_start_thread(state);
     }
 
-    /// Wakes or starts a thread for a call that is due.
+    /// Wakes or starts a thread if a waiting call can start.
     fn wake_or_start_thread(self: &Arc<Self>, state: &mut State) {
         if !state.schedule.is_due() {
             return;
@@ -438,8 +441,8 @@ impl Shared {
             if self.finish(done, peer, kind, begun.elapsed()) {
                 (self.wake)();
             } else {
-                // The call was abandoned, and this thread was demoted. The thread cannot raise its priority again, so
-                // it ends.
+                // The call was abandoned, and this thread got the lowest priority at that time. The thread cannot raise
+                // its priority again, so it ends.
                 return;
             }
         }
@@ -489,8 +492,8 @@ impl Shared {
         }
     }
 
-    /// Records the end of a call that ran for `time`. Returns true if [`Pool::next_done`] can return this end, and
-    /// false if the call was in quarantine, because nobody waits for the end of a call in quarantine.
+    /// Records the end of a call that ran for `time`. Returns true if [`Pool::next_done`] can return this end. Returns
+    /// false if the call was in quarantine, because nobody waits for the end of such a call.
     fn finish(&self, done: EndedCall, peer: SourceNetwork, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();
         if state.quarantined.remove(&done.id).is_some() {
@@ -539,7 +542,8 @@ impl State {
     }
 
     /// Extends the deadline of call `id` by the time for killing the process that runs the call's kernel, and returns
-    /// true. Returns false if call `id` waits or runs no kernel, or if its deadline was already extended.
+    /// true. Returns false if call `id` waits for a thread, if it runs no kernel, or if its deadline was already
+    /// extended.
     fn is_being_killed(&mut self, id: CallId) -> bool {
         let Some(open) = self.open.get_mut(&id).filter(|open| open.runs_on.is_some()) else { return false };
         let Some(more) = open.kill_time.take() else { return false };
@@ -571,7 +575,7 @@ impl State {
             return self.waiting.remove(&id).map(|call| call.regions);
         };
         // The end of call `id` is not recorded yet, so `thread` still runs call `id`. The caller of `give_up` has the
-        // lock of the pool, so `thread` cannot take another call before it is demoted.
+        // lock of the pool, so `thread` cannot take another call before its priority is lowered.
         thread.demote();
         let counts = self.counts(kind);
         (counts.threads, counts.running) = (counts.threads - 1, counts.running - 1);

@@ -41,7 +41,8 @@ pub(crate) fn nicer_by(steps: i32) {
     // SAFETY: `getpriority` and `setpriority` take no pointers. On Linux, the id 0 names the calling thread.
     unsafe {
         let own = libc::getpriority(libc::PRIO_PROCESS, 0);
-        // An error is ignored. The calling thread then competes for the cores with the threads that serve the network.
+        // If `setpriority` fails, the error is ignored, and the calling thread competes for the cores with the threads
+        // that serve the network.
         libc::setpriority(libc::PRIO_PROCESS, 0, own.saturating_add(steps));
     }
 }

@@ -50,7 +50,7 @@ struct Views {
 pub(crate) struct Lent<'a> {
     /// The parameters and internal regions as slices.
     pub(crate) regions: Vec<RegionRef<'a>>,
-    /// The quota for scratch memory.
+    /// The quota for the call's scratch memory. If there is no quota, scratch memory is not limited.
     pub(crate) quota: Option<&'a Quota>,
     /// The variable in which the call stores its number of status bytes. After the call,
     /// [`SessionRegions::take_status_bytes`] returns this number.
@@ -158,8 +158,8 @@ impl SessionRegions {
 
     /// Returns the number of status bytes that the host gets if the call failed, and sets this number to 0 for the next
     /// call. The status bytes are the first bytes of the first output. The server calls this method before the response
-    /// to each call, even to a call that succeeded. There is one exception: the server responds without calling this
-    /// method if the call timed out and its function still runs, because the function then has the regions.
+    /// to each call, even to a call that succeeded. There is one exception. If the call timed out and its function
+    /// still runs, the function still has the regions, so the server responds without calling this method.
     pub fn take_status_bytes(&mut self) -> u32 {
         std::mem::take(&mut self.status_bytes)
     }
@@ -222,8 +222,8 @@ fn whole(region: usize, of: &SessionRegion) -> View {
 /// The parameters of a session, from which the server's WRITEs take their bytes.
 pub(crate) struct Params<'a> {
     regions: &'a SessionRegions,
-    /// The index of each parameter's region. If the host sent a layout block, the list is empty, because
-    /// `SessionRegions::views` says where the parameters lie.
+    /// For each parameter, the index of the parameter's region in `regions`. If the host sent a layout block, the list
+    /// is empty, because `SessionRegions::views` says where the parameters lie.
     shared: SmallVec<[usize; 8]>,
 }
 

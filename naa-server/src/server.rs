@@ -54,8 +54,8 @@ pub struct Server {
     orders: Arc<Orders>,
     stats: Arc<ServerCounters>,
     budget: MemoryBudget,
-    /// The reason for which the thread of the server ended although the program did not order it to end. The cell is
-    /// empty while the thread runs, and if the thread panicked.
+    /// The reason for which the thread of the server ended although the program did not order it to end. `ending`
+    /// contains nothing while the thread runs, or if the thread panicked.
     ending: Arc<OnceLock<String>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -72,11 +72,13 @@ struct Orders {
 
 impl Server {
     /// Starts a server that listens and serves the functions of `registry`. The server runs until the program calls
-    /// [`Server::shutdown`] or drops the returned handle, unless the server fails earlier (see [`Server::ended`]).
+    /// [`Server::shutdown`] or drops the returned handle. If the server fails earlier, [`Server::ended`] returns the
+    /// reason.
     ///
     /// # Errors
-    /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable
-    /// `NAA_PROVIDER` names no provider, or if the operating system starts no thread.
+    /// Fails with [`StartError::Device`] if the device or its listener cannot be opened, and with
+    /// [`StartError::Environment`] if the environment variable `NAA_PROVIDER` names no provider. Fails with
+    /// [`StartError::Thread`] if the operating system cannot start a thread.
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
         Self::start_with(config, registry, None)
     }
@@ -85,8 +87,9 @@ impl Server {
     /// which hosts subscribe to the loop service.
     ///
     /// # Errors
-    /// Fails with [`StartError`] if the device or its listener cannot be opened, if the environment variable
-    /// `NAA_PROVIDER` names no provider, or if the operating system starts no thread.
+    /// Fails with [`StartError::Device`] if the device or its listener cannot be opened, and with
+    /// [`StartError::Environment`] if the environment variable `NAA_PROVIDER` names no provider. Fails with
+    /// [`StartError::Thread`] if the operating system cannot start a thread.
     pub fn start_with(
         config: Config,
         registry: Registry,
@@ -116,7 +119,8 @@ impl Server {
         self.address
     }
 
-    /// Returns the device on which the server listens, and the reason for which it was chosen, as text for people.
+    /// Returns a text for people. The text has the name of the device on which the server listens, and the reason why
+    /// this device was chosen.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -126,7 +130,8 @@ impl Server {
         self.context.attr().provider
     }
 
-    /// Returns the provider and the reason for which it was chosen, as text for people: "verbs: rxe0 has 10.9.0.1".
+    /// Returns a text for people. The text has the name of the provider and the reason why this provider was chosen,
+    /// for example "verbs: rxe0 has 10.9.0.1".
     pub fn why(&self) -> &str {
         &self.why
     }

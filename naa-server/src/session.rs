@@ -73,7 +73,7 @@ pub enum SessionEnd {
 pub(crate) enum Calling {
     /// The session has no call, so the regions are in the session, and the host may write them.
     No,
-    /// The inputs of a call have arrived, but the response to the call before is not acknowledged yet.
+    /// The inputs of a call have arrived, but the response to the previous call is not acknowledged yet.
     Waiting(CallRequest),
     /// A pool thread has the regions.
     Pooled(CallId),
@@ -83,8 +83,8 @@ pub(crate) enum Calling {
     Streaming,
 }
 
-/// The state of a session. The owner of a session polls and waits, executes the calls, and passes completions and
-/// CM events to the session.
+/// The server's end of a session with one host. The owner of a session polls and waits, executes the calls, and passes
+/// completions and CM events to the session.
 #[derive(Debug)]
 pub struct ServerSession {
     /// The CM's identifier of the connection.
@@ -96,7 +96,8 @@ pub struct ServerSession {
     /// The address of the host.
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
-    /// The function of the last call, until its response is acknowledged.
+    /// The function of the last call. The field becomes `None` at the latest when the host acknowledges the response to
+    /// this call.
     pub(crate) function: Option<FunctionCode>,
     /// The process in which the session's kernels run, or `None` until the first call of a kernel.
     pub(crate) process: Option<Arc<SessionProcess>>,
@@ -151,8 +152,8 @@ fn number(serial: u64, kind: u64) -> u64 {
     serial << KIND_BITS | kind
 }
 
-/// Returns the number (`wr_id`) of all work requests that a loop service posts to the session with the serial number
-/// `serial`.
+/// Returns the `wr_id` that a loop service uses for all its work requests on one session. `serial` is the serial number
+/// of the session.
 pub(crate) fn stream_number(serial: u64) -> u64 {
     number(serial, STREAM)
 }
@@ -189,7 +190,8 @@ impl ServerSession {
         config: &Config,
         now: Instant,
     ) -> Result<Self, SessionEnd> {
-        // The buffer has room for any AAR, so that a host that requests too much gets an error message.
+        // The buffer has room for the longest AAR. The server can therefore read an AAR that requests too much, and
+        // send an ERR to its host.
         let memory = region::alloc(HOST_MESSAGE_BYTES)
             .map_err(|e| verbs::Error::io("cannot allocate a message buffer", e))?;
         let message = pd.reg_mr(&memory, Access::LOCAL)?;
@@ -220,10 +222,10 @@ impl ServerSession {
         Ok(session)
     }
 
-    /// Posts a receive. Session setup posts receives for the AAR and for the first call, and each response posts a
-    /// receive for the next call, except if the session ends after the response. All receives use the message buffer.
-    /// A receive that is posted for a call also has room for an MRSP message, so the session can reply with an ERR if a
-    /// host sends an MRSP message at a wrong time.
+    /// Posts a receive. Session setup posts receives for the AAR and for the first call. Before each response, a
+    /// receive for the next call is posted, except if the session ends after the response. All receives use the message
+    /// buffer. A receive that is posted for a call therefore also has room for an MRSP message. If a host sends an MRSP
+    /// message at a wrong time, the session can receive it and reply with an ERR.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -285,8 +287,9 @@ impl ServerSession {
         }
     }
 
-    /// Handles the request immediate of a call. If the host has not acknowledged the response to its previous call,
-    /// that response may still be retransmitted from the regions, so the new call waits for the acknowledgement.
+    /// Handles the request immediate of a call. If the host has not acknowledged the response to its previous call, a
+    /// retransmission of that response may still read the regions. The new call therefore waits for the
+    /// acknowledgement.
     fn requested(&mut self, immediate: u32) -> Result<Next, SessionEnd> {
         let request = self.machine.handle_request(immediate)?;
         if self.quota.sends().unfinished() {
@@ -329,7 +332,8 @@ impl ServerSession {
         self.send_message(&answer)
     }
 
-    /// Allocates the regions, and charges the files of the session's process.
+    /// Allocates the regions. Charges the files of the process that runs the session's kernels to the source network
+    /// and to the server.
     fn allocate_all(
         &self,
         asked: &[RegionRequest],
@@ -346,9 +350,10 @@ impl ServerSession {
     fn allocate(&self, flags: RegionFlags, size: u32) -> Result<SessionRegion, SessionEnd> {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
-            // On a device that does not revoke access, peers keep the access with which a region was registered, so the
-            // region gets only the access that the host needs. The host does not have to write an output. If parameters
-            // share no regions, the region of an output is therefore registered without access for peers.
+            // On a device that does not revoke access, peers keep the access that a region gets at its registration.
+            // The region is therefore registered only with the access that the host needs. The host does not have to
+            // write an output. If parameters share no regions, the region of an output is therefore registered without
+            // access for peers.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {
@@ -369,8 +374,9 @@ impl ServerSession {
         self.machine.places().is_some()
     }
 
-    /// Makes the stream for a loop service. The response to the host's call is posted before the stream is made.
-    /// Returns `None` if parameters share regions, or if the files of the regions are lent to a process.
+    /// Makes the [`StreamingSession`] through which a loop service writes to the host. The response to the host's call
+    /// is posted before. Returns `None` if parameters share regions, or if the files of the regions are lent to a
+    /// process.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<StreamingSession>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);
@@ -434,8 +440,8 @@ impl ServerSession {
     }
 
     /// Lets the host write the regions of the session again, and sends the response with the results of the call. If
-    /// the call failed, the status bytes that the function set are sent instead of the results. Returns the number of
-    /// bytes that are sent.
+    /// the call failed, the response has only the status bytes that the function wrote, and no results. Returns the
+    /// number of bytes that are sent.
     ///
     /// # Errors
     /// Fails with the reason for which the session ends, or with an error if the session has no call.

@@ -14,8 +14,8 @@ const MIB: usize = 1 << 20;
 const CHILD: &str = "NAA_TEST_WITH_LITTLE_ADDRESS_SPACE";
 const NAME: &str = "calls_are_refused_and_the_process_lives_where_the_address_space_is_full";
 
-/// Maps so much memory that room for `spare` bytes, and for less than 128 KiB more, is left in the address space.
-/// Returns the mapped memory.
+/// Maps memory until the address space has room only for `spare` bytes and for less than 128 KiB more. Returns the
+/// mapped memory.
 fn leave(spare: usize) -> Vec<verbs::Memory> {
     let place = region::alloc(spare).unwrap();
     let (mut all, mut size) = (Vec::new(), 1 << 30);
@@ -101,8 +101,8 @@ fn a_compressor_that_gets_no_memory_is_over_the_limit() {
         in_child("a_compressor_that_gets_no_memory_is_over_the_limit");
         return;
     }
-    // The allocator has reserved 64 MiB of address space for this thread, which small allocations could still use. The
-    // compressor makes one allocation of more than 64 MiB, which needs new address space and must fail.
+    // The allocator has reserved 64 MiB of address space for this thread, so small allocations could still succeed. The
+    // compressor makes one allocation of more than 64 MiB. This allocation needs new address space and must fail.
     let mut call = calls::compress_zstd("zstd-compress", 19, &calls::random_bytes(5 * MIB), 6 * MIB);
     let ballast = leave(MIB);
     let result = call.make();

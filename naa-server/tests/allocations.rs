@@ -25,8 +25,8 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // When a thread ends, its thread-local variables are destroyed, so this function does not count what the thread
-    // allocates or frees afterwards.
+    // The counters are thread-local variables, which are destroyed when their thread ends. This function does not count
+    // what the thread allocates or frees afterwards.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
@@ -68,8 +68,8 @@ const SLACK: usize = 16 << 10;
 fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let mut all = Vec::new();
     let mut lengths: Vec<usize> = (1..300).chain((300..66_000).step_by(641)).collect();
-    // These lengths are primes, powers of small primes, other products, and the longest lengths that rustfft transforms
-    // as a whole.
+    // These lengths include primes, powers of small primes, and products of a prime and a small number. Some of them
+    // are close to 65536, which is the longest length that the function passes to rustfft as a whole.
     lengths.extend([2187, 2197, 16_381, 32_749, 40_487, 49_999, 65_519, 65_521, 65_536, 65_537, 1 << 17]);
     lengths.extend([4 * 65_519, 3 * 65_537, 100_003, 300_007]);
     for n in lengths {

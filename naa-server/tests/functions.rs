@@ -30,11 +30,11 @@ fn registry() -> Registry {
 /// The flags and content of a region before a call.
 type Given<'a> = (RegionFlags, &'a [u8]);
 
-/// The result of a call that has ended, and the content of its regions after the call.
+/// The result of a call that has ended, and the content of the call's regions at the end.
 struct CallResult {
     result: Result<Vec<Option<Part>>, CallFailure>,
-    /// The number of status bytes. If the call failed, the host gets only this number of bytes, from the start of the
-    /// first output.
+    /// The number of status bytes, which are the first bytes of the first output. If the call failed, the host gets
+    /// only these bytes.
     status_bytes: u32,
     regions: Vec<Vec<u8>>,
 }
@@ -314,7 +314,7 @@ fn hostile_calls_never_panic() {
         match random.next_u32() % 4 {
             0 => used[1..].fill(0),
             1 => used[3..].fill(0),
-            // Small numbers of elements are more likely to fit the regions.
+            // In several functions, word 1 is the code of an element type. All valid codes are below 8.
             2 => used[1] %= 8,
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! Tests of layouts that the host library never requests, but other hosts may request. Some of the requested layouts
-//! follow the rules for layouts, and others break these rules.
+//! Tests of layouts that the host library never requests, but that other hosts can request. Some of the requested
+//! layouts follow the rules for layouts, and others break these rules.
 
 use std::{
     net::SocketAddr,
@@ -31,7 +31,8 @@ const BOTH: RegionFlags = INPUT.union(RegionFlags::OUTPUT);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The request immediate of the function that adds 1 to every byte of every parameter.
 const INCREMENT: u32 = 0x81;
-/// The value of the bytes to which no result may be written.
+/// The value with which a test fills the memory for results. Bytes that are not part of a result must still have this
+/// value after a call.
 const UNTOUCHED: u8 = 0xee;
 
 /// A function that reports the first byte of its only parameter, waits for permission to continue, and adds 1 to all
@@ -128,7 +129,7 @@ struct HostModel {
 }
 
 impl HostModel {
-    /// Connects to the server with `len` bytes of memory for results.
+    /// Connects to the server. The host has `len` bytes of memory for results.
     fn connect(ip: &str, server: SocketAddr, len: usize) -> Self {
         let context = roce_udp::open(ip.parse().unwrap(), &EmbeddedConfig::default()).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(64).unwrap());
@@ -213,8 +214,8 @@ impl HostModel {
         }
     }
 
-    /// Makes a layout entry of a parameter. The result of the parameter is written to the memory `results` of the host,
-    /// at the offset `lands`.
+    /// Makes a layout entry of a parameter. If the parameter is an output, the accelerator writes it to the host's
+    /// memory `results`, at the offset `lands`.
     fn slot(&self, flags: RegionFlags, (region, offset, size): (u8, u32, u32), lands: u64) -> LayoutEntry {
         let host = RemoteRegion { addr: self.results.addr() + lands, rkey: self.results.rkey(), size };
         LayoutEntry { flags, region, offset, host }
@@ -252,9 +253,9 @@ fn any_layout_that_keeps_to_the_rules_is_served() {
     let server = serve("127.0.80.1", 255);
     let host = HostModel::connect("127.0.80.101", server.address(), 5000);
     assert_eq!(host.abilities, Abilities { slots: 255 });
-    // The parameters are out of order and have gaps. The parameters are in two regions, with an internal region between
-    // these regions. In the host's memory, there are gaps between the outputs, and the second output has the lowest
-    // offset.
+    // The layout entries are not in the order of their regions and offsets, and there are gaps between the parameters.
+    // The parameters are in two regions, with an internal region between these regions. In the host's memory, there are
+    // gaps between the outputs, and the second output has the lowest offset.
     let slots = [
         host.slot(BOTH, (2, 128, 100), 3000),
         host.slot(BOTH, (0, 1024, 10), 20),

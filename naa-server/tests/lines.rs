@@ -27,9 +27,9 @@ fn a_flood_of_one_peer_is_a_line_a_second_and_leaves_the_lines_of_others() {
     }
     // Eight lines are written at once, and one line in each second afterwards.
     assert_eq!(written, 8 + 19);
-    // A written line reports the number of lines that were left out before it, so `left_out` does not include the lines
-    // that were left out after the last written line. The test causes 1000 lines in each second, and one line in each
-    // second is written, so at most 1000 lines were left out after the last written line.
+    // A written line reports the number of lines that were left out before it. The lines that were left out after the
+    // last written line are therefore not in `left_out`. There are at most 1000 such lines, because the test causes
+    // 1000 lines in each second, and one line in each second is written.
     assert!((18_900..=20_000 - written).contains(&left_out), "{left_out}");
 }
 
@@ -40,8 +40,9 @@ fn peers_that_are_too_many_to_be_told_apart_share_what_one_may_cause() {
         peers.filter(|&number| lines.take(peer(number), now).is_some()).count()
     };
     assert_eq!(count(&mut lines, 0..100_000, now), 1024 + 8);
-    // A minute later, no line counts against the limit of a tracked source network any more. The log limit then forgets
-    // these source networks, and can track as many new source networks.
+    // The log limit counts the lines of 1024 source networks separately. A minute later, no line of these source
+    // networks counts against the limit any more. The log limit then forgets them, and can count the lines of 1024 new
+    // source networks separately.
     let later = now + Duration::from_secs(60);
     assert_eq!(count(&mut lines, 100_000..101_024, later), 1024);
 }

@@ -64,7 +64,8 @@ fn probe(
     Arc::new(Probe(info, run))
 }
 
-/// Makes a function that opens the returned gate and then waits at `gate`.
+/// Makes a function that waits at `gate`. Returns a gate that the function opens when it begins to run, and the
+/// function.
 fn hanging(gate: &Arc<Gate>) -> (Arc<Gate>, Arc<dyn Function>) {
     let (gate, running) = (gate.clone(), Arc::new(Gate::default()));
     let started = running.clone();
@@ -442,8 +443,8 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
     let seen = seen.lock().unwrap().clone();
     assert!(seen[0].1 > network.1, "the network's {network:?}, a worker's {seen:?}");
     assert_eq!(seen[1].0, SCHED_IDLE);
-    // The first element of `seen` is the policy and the priority of a pool thread. A call that is made after the
-    // abandoned call runs on another thread, whose policy and priority are equal to `before`.
+    // The first element of `seen` is the policy and the priority of a pool thread. The next call runs on another thread
+    // than the abandoned call. The policy and the priority of this thread are equal to `before`.
     let before = seen[0];
     let again = Arc::new(Mutex::new(None));
     let look = {
@@ -453,8 +454,8 @@ fn workers_are_below_the_network_and_abandoned_calls_below_all() {
             Ok(())
         })
     };
-    // The pool refuses calls of this source network until the regions of the abandoned call are dropped, which happens
-    // shortly after the abandoned call left the quarantine.
+    // The pool refuses calls of this source network until the regions of the abandoned call are dropped. The regions
+    // are dropped shortly after the abandoned call left the quarantine.
     eventually(|| pool.submit(call(&budget, &look, LONG)).ok());
     assert!(eventually(|| pool.next_done()).result.is_ok());
     assert_eq!(*again.lock().unwrap(), Some(before));

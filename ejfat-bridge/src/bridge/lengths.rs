@@ -26,8 +26,8 @@ pub(super) struct TooLong {
 }
 
 impl TooLong {
-    /// Returns the number of events that were too long. If the segments of more than [`MOST`] events that are too long
-    /// arrive interleaved, some of these events are counted several times.
+    /// Returns the number of events that were too long. If the segments of more than [`MOST`] such events arrive
+    /// interleaved, some of these events are counted several times.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
@@ -81,9 +81,10 @@ impl Bridge {
         }
     }
 
-    /// Logs each worker whose ring is shorter than the longest event that was lost because it was too long for rings.
-    /// Each worker is logged only once. The function checks the rings only if another event was lost as
-    /// [`EventLossCause::TooLarge`] since the last call of this function.
+    /// Logs each worker whose ring is shorter than the longest event that was lost as [`EventLossCause::TooLarge`]. An
+    /// event is lost as `TooLarge` if it is longer than the ring of every worker that may get the event. Each worker is
+    /// logged only once. The function checks the rings only if another event was lost as `TooLarge` since the last call
+    /// of this function.
     pub(super) fn log_small_rings(&mut self) {
         let (counters, logged) = (self.dispatcher.counters(), &mut self.logged_lengths);
         let lost = counters.lost(EventLossCause::TooLarge);

@@ -1,4 +1,4 @@
-//! Subscribes and removes local workers.
+//! Accepts the subscriptions of local workers, and removes local workers that have ended.
 
 use std::{os::fd::OwnedFd, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     ring::{BridgeRing, Credits, RingTransport},
 };
 
-/// The maximum number of local workers that may subscribe in one turn of the server loop. Workers beyond this number
+/// The maximum number of local workers that can subscribe in one turn of the server loop. Workers beyond this number
 /// wait for a later turn of the server loop.
 const MOST_APPLICANTS: usize = 64;
 
@@ -21,8 +21,8 @@ impl Bridge {
     pub(super) fn take_applicants(&mut self, now: Instant) {
         let Self { listener, wake_set, .. } = self;
         let mut applicants = Vec::new();
-        // At most `MOST_APPLICANTS` workers subscribe in one turn of the server loop, so that the server loop does
-        // other work even if programs connect all the time.
+        // The number of workers that subscribe in one turn of the server loop is limited to `MOST_APPLICANTS`. Without
+        // this limit, programs that connect all the time could keep the server loop from other work.
         while applicants.len() < MOST_APPLICANTS
             && let Some(applicant) = listener.as_mut().and_then(|listener| listener.next(now, wake_set))
         {

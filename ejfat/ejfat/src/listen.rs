@@ -122,7 +122,7 @@ impl fmt::Display for PortChoice {
 /// Parses an IP address with or without brackets, and with or without a port.
 ///
 /// # Errors
-/// Fails with [`ListenError::Brackets`] if the text is an IPv6 address with a port and without brackets, and with
+/// Fails with [`ListenError::Brackets`] if the text is an IPv6 address with a port and without brackets. Fails with
 /// [`ListenError::Address`] if the text is not an address for any other reason.
 pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     if let Ok(at) = text.parse::<SocketAddr>() {
@@ -136,7 +136,8 @@ pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
 
 /// Recognises an IPv6 address with a port but without brackets, such as `fd00::1:16384`. The returned error shows the
 /// address with brackets, which is the correct spelling. A port of at most four digits can also be the last group of an
-/// IPv6 address: `fd00::1:9100` is a valid address without a port, so it does not reach this function.
+/// IPv6 address. The text `fd00::1:9100`, for example, is a valid address without a port, so the caller does not pass
+/// it to this function.
 fn without_brackets(text: &str) -> Option<ListenError> {
     let (ip, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -148,8 +149,8 @@ fn without_brackets(text: &str) -> Option<ListenError> {
 /// optional choice of ports.
 ///
 /// # Errors
-/// Fails with the errors of [`ip_and_port`], with [`ListenError::Both`] if `text` has a port and `ports` is a range,
-/// and with [`ListenError::Beyond`] if the last port would be above 65535.
+/// Fails with the errors of [`ip_and_port`]. Fails with [`ListenError::Both`] if `text` has a port and `ports` is a
+/// range. Fails with [`ListenError::Beyond`] if the last port would be above 65535.
 pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, ListenError> {
     let (ip, port) = ip_and_port(text)?;
     match (ports, port) {
@@ -177,8 +178,7 @@ pub fn listen(text: &str, ports: Option<PortChoice>) -> Result<Vec<Listen>, List
 ///
 /// # Errors
 /// If `bind` fails for a [`Listen::Port`], the error of `bind` is returned. If `bind` fails for all ports of a range,
-/// the last error of `bind` is returned. If `bind` fails for a port of a range and `is_busy` returns false for the
-/// error of `bind`, this error is returned at once.
+/// the last error of `bind` is returned. An error of `bind` for which `is_busy` returns false is returned at once.
 pub fn bind_all<T, E>(
     listen: &[Listen],
     mut bind: impl FnMut(SocketAddr) -> Result<T, E>,

@@ -1,4 +1,4 @@
-//! A macro for enums in which each variant has a text as its name.
+//! The macro `named`, which defines an enum and gives each variant a text as its name.
 
 /// Defines an enum, its constant `ALL` and its method `name`. The constant `ALL` has all variants in the order of their
 /// definition, which is also the order of their discriminants. The method `name` returns the text that is written after

@@ -102,7 +102,7 @@ pub struct Segment {
 /// The numbers of an event that are in the headers of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFields {
-    /// The tick by which the load balancer routes the event. [`Ticks`] creates ticks.
+    /// The tick by which the load balancer routes the event. A sender can get its ticks from [`Ticks`].
     pub tick: u64,
     /// The event number. A worker identifies an event by event number and data id.
     pub event: u64,

@@ -1,4 +1,4 @@
-//! The type of the time that callers pass as an argument.
+//! The type of a point in time. Callers pass the present time as an argument, because this crate reads no clock.
 
 use std::{fmt, ops::Add, time::Duration};
 

@@ -75,8 +75,8 @@ fn a_worker_that_gives_nothing_back_gets_one_now_and_then_until_it_does() {
     let (_, its) = bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     bench.after(10);
-    // A stalled worker gets one more event after the stall time, because some workers keep an event until the next
-    // event comes.
+    // A stalled worker gets one more event after the stall time. Some workers release an event only when the next event
+    // comes, and would otherwise stay stalled.
     bench.delivered(1, ANYBODY);
     bench.acknowledge(slow, 1);
     let (_, actions) = bench.event(1, ANYBODY);

@@ -1,4 +1,4 @@
-//! Tests that events which a worker had when it ended are delivered again.
+//! Tests that a bridge delivers events again if the worker that had these events has ended.
 
 mod bridge_common;
 
@@ -171,8 +171,8 @@ fn it_waits_for_room_before_what_waits() {
     assert!(!deliveries(&told)[0].1.delivered_again);
 }
 
-/// An event is delivered again at most [`Config::max_redeliveries`] times, because the event itself may make workers
-/// crash.
+/// An event is delivered again at most [`Config::max_redeliveries`] times. Without this limit, an event that makes
+/// workers crash would make one worker after the other crash.
 #[test]
 fn an_event_is_not_delivered_again_for_ever() {
     let mut bench = hold();

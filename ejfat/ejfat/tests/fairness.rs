@@ -31,8 +31,8 @@ fn knowing_honest(config: Config) -> Reassembler {
     reassembler
 }
 
-/// Sends four events of the honest sender with interleaved segments. The function calls `between`, which sends segments
-/// of the attackers, before each segment of the honest sender. Returns the number of complete events of the honest
+/// Sends four events of the honest sender with interleaved segments. Before each segment of the honest sender, the
+/// function calls `between`, which sends segments of the attackers. Returns the number of complete events of the honest
 /// sender.
 fn four_at_once(reassembler: &mut Reassembler, mut between: impl FnMut(&mut Reassembler)) -> usize {
     let mut complete = 0;
@@ -104,8 +104,9 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
         }
     };
     (0..20).for_each(|round| flood(&mut reassembler, round));
-    // The honest sender's event takes half of all memory. Whenever the memory is full before this event is complete,
-    // the attackers have more than half of the memory, so only attackers lose events.
+    // The honest sender's event takes half of all memory. Until the event is complete, the honest sender has less than
+    // half. Whenever the memory is full, the attackers therefore have more than half of it. The attackers never
+    // completed an event, so only attackers then lose events.
     let mut complete = false;
     for page in 0..512u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 512 * 4096, &[1; 4096]));
@@ -232,7 +233,8 @@ fn an_event_that_needs_memory_and_addresses_is_not_refused_after_an_eviction() {
         reassembler.handle(NOW, attacker(sender), &segment(event, 0, length, &vec![6; bytes])).unwrap();
     };
     // The first sender claims 73000 bytes and has most of the memory. Its event 0 has the most memory of all events.
-    // The second sender claims 72000 bytes by short events. If event 0 is evicted, the second sender claims the most.
+    // The second sender has many short events, which claim 72000 bytes together. If event 0 is evicted, the second
+    // sender claims the most.
     open(0, 0, 3000, 2900);
     (1..8).for_each(|event| open(0, event, 10_000, 800));
     (0..720).for_each(|event| open(1, event, 100, 1));

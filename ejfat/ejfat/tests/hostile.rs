@@ -83,8 +83,8 @@ fn changing_lengths_and_overlaps_complete_nothing() {
     for (number, (datagram, cause)) in cases.iter().enumerate() {
         assert_eq!(worker.handle(NOW, HOSTILE, datagram).err(), *cause, "segment {number}");
     }
-    // The three accepted segments have 8 bytes at offset 0, 9 bytes at offset 15 and 7 bytes at offset 8, which are all
-    // 24 bytes of the event.
+    // The three accepted segments have 8 bytes at offset 0, 9 bytes at offset 15 and 7 bytes at offset 8. Together,
+    // they are all 24 bytes of the event.
     assert_eq!(worker.reassembler.counters().complete, 1);
 }
 
@@ -124,8 +124,9 @@ fn touched_pages_are_bounded() {
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (WorkerModel, u64) {
     let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
-    // If senders that never completed an event have more than half of all open events or of the memory, only these
-    // senders lose events. The honest sender completes an event first, so that it is not one of them.
+    // Senders that never completed an event may have more than half of all open events, or more than half of the memory
+    // of all open events. In this case, only these senders lose events. The honest sender completes an event first, so
+    // that it does not lose events in this case.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {

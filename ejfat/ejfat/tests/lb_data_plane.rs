@@ -1,4 +1,4 @@
-//! Tests of tables that change while packets flow.
+//! Tests that change the tables of a data plane while the data plane routes packets.
 
 mod lb_common;
 
@@ -122,8 +122,9 @@ fn a_wrong_tick_is_forgotten() {
     plane.age();
     plane.age();
     // The last two calls of `age` have forgotten tick 11, so no tick is remembered as routed any more, and no event is
-    // in flight. The next tick is 12, which is one above the forgotten tick 11. The tables that were staged before the
-    // last two calls of `age` begin at tick 12, so the new tables replace these tables and also begin at tick 12.
+    // in flight. The next tick is 12, which is one above the forgotten tick 11. Tables that begin at tick 12 were
+    // already staged before the last two calls of `age`. The new tables also begin at tick 12, so they replace the
+    // earlier tables.
     assert_eq!((plane.newest_tick(lb(LB)), plane.stage_next(of(tables(&[2])))), (None, Ok(12)));
     assert_eq!([11, 12].map(|tick| route(&mut plane, tick)), [0, 2]);
 }
@@ -240,8 +241,8 @@ fn a_forged_tick_beyond_the_horizon_stands_in_nobodys_way() {
     plane.stage(lb_tables(0, 1), 11).unwrap();
     route_of(&mut plane, 0, 1000);
     assert_eq!(plane.newest_tick(lb(0)), Some(1000));
-    // A load balancer with a horizon forgets no routed tick, so tables for a routed tick are refused even after a long
-    // pause of the senders.
+    // A load balancer with a horizon forgets no routed tick. So tables that begin at a routed tick are refused even
+    // after a long pause of the senders, for which the calls of `age` stand.
     (0..3).for_each(|_| plane.age());
     let late = plane.stage(lb_tables(0, 2), 1000);
     assert_eq!(late, Err(StageError::Routed { from: 1000, newest: 1000 }));

@@ -41,9 +41,10 @@ fn bits(address: IpAddr) -> (u128, u128) {
     }
 }
 
-/// Returns the value of the entry in `table` whose key is `address` and `of`, or `None` if no entry has this key. `of`
-/// is the number of a load balancer in the table of source addresses, and 0 in the table of destination addresses.
-/// Hardware reads only the four entries that the hash of the address selects, but this function reads all entries.
+/// Searches `table` for the entry with the key (`address`, `of`). Returns the value of this entry, or `None` if no
+/// entry has this key. In the table of source addresses, `of` is the number of a load balancer. In the table of
+/// destination addresses, `of` is 0. Hardware reads only the four entries that the hash of the address selects, but
+/// this function reads all entries.
 fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u128> {
     let (low, is_v6) = bits(address);
     let mut found = (0..table.entries()).filter_map(|at| {

@@ -91,7 +91,7 @@ fn tables_are_the_model() {
     assert!(seeds() < 100 || reached.len() == 7, "{reached:?}");
 }
 
-/// Returns the rules of one load balancer. In most of the calendars, only few calendar slots have rules, and the
+/// Returns random rules of one load balancer. In most of the calendars, only few calendar slots have rules, and the
 /// numbers of these calendar slots are far apart. Some epochs share a calendar.
 fn sparse_rules(random: &mut Random) -> Rules {
     let lb = lb(1);
@@ -131,8 +131,8 @@ fn slots_far_apart_are_the_models() {
                 _ => None,
             };
             // A random calendar slot seldom has a rule. On average, two of three packets therefore get a slot number
-            // that is derived from a slot with a rule, or from slot 0: unchanged, with the lowest bit inverted, or
-            // combined with 0x2aaa, the `xor` of some epochs, by exclusive or.
+            // that is derived from a slot with a rule, or from slot 0. The number is not changed, or its lowest bit is
+            // inverted, or it is XORed with 0x2aaa, the `xor` of some epochs.
             let slots: Vec<_> = listed.iter().filter_map(slot_of).chain([0]).collect();
             let near = random.pick(&slots) ^ random.pick(&[0, 0, 0x2aaa, 1]);
             let anywhere = random.next_u32() as u16;

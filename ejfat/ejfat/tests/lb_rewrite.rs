@@ -146,8 +146,8 @@ fn every_checksum_is_followed() {
     for (ip, id) in [(V4, 0), (V4, 1), (V6, 0), (V6, 1)] {
         let mut sent = packet(ip, id, &[0; 2]);
         for word in 0..=u16::MAX {
-            // The test writes `word` to the payload, which the UDP checksum covers, and to the IPv4 options, which the
-            // IPv4 checksum covers, so that the loop tries all values of both checksums.
+            // The UDP checksum covers the payload, and the IPv4 checksum covers the IPv4 options. The test writes
+            // `word` to both, so that the loop tries all values of both checksums.
             sent.payload[16..].copy_from_slice(&word.to_be_bytes());
             sent.options = word.to_be_bytes().repeat(2);
             let mut bytes = sent.bytes();

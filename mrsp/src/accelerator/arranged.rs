@@ -42,11 +42,11 @@ impl SentOutput {
         self.start + u64::from(self.bytes)
     }
 
-    /// Returns the length in bytes of the gap between this part and the part `next` in the accelerator's region, or
-    /// `None` if one WRITE must not cover both parts. One WRITE may cover both parts only if they lie in the same
-    /// region, the gap is shorter than [`ALIGNMENT`], this part reaches to the end of its output, and `next` begins at
-    /// the start of its output. The two outputs must also have the same RKey, and their host addresses must differ by
-    /// as much as their offsets in the accelerator's region.
+    /// Returns the length in bytes of the gap between this part and the part `next` in the accelerator's region.
+    /// Returns `None` if one WRITE must not cover both parts. One WRITE may cover both parts only if they lie in the
+    /// same region, and if the gap is shorter than [`ALIGNMENT`]. This part must reach to the end of its output, and
+    /// `next` must begin at the start of its output. The two outputs must also have the same RKey, and their host
+    /// addresses must differ by as much as their offsets in the accelerator's region.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.to.size.into() && next.start == 0;
         let apart = next.place.offset.checked_sub(self.place.offset)?;

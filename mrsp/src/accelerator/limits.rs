@@ -1,4 +1,4 @@
-//! Decides whether a host's requests can be granted.
+//! Decides whether the accelerator can grant the regions and layout entries that a host requests.
 
 use crate::{
     codec::RegionRequests,
@@ -47,8 +47,8 @@ pub enum RegionRefusal {
         /// The value of [`SessionLimits::max_regions`].
         limit: u8,
     },
-    /// All regions of the AAR are internal, or the layout block has no layout entries, so the AAR describes no host
-    /// memory to which the accelerator could write a response.
+    /// The AAR describes no host memory to which the accelerator could write a response: all its regions are internal,
+    /// or its layout block has no layout entries.
     #[error("the host announces no region of its own that an answer could go to")]
     NoParameters,
     /// An internal region has the flag INPUT, OUTPUT or SINGLE_SEND, which an internal region must not have.

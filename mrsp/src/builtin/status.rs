@@ -18,9 +18,8 @@ use crate::{
 const MAGIC: [u8; 2] = *b"NS";
 
 /// The status block of a built-in function, which says whether the call succeeded, and how many bytes the function
-/// produced in each output. If the function failed and the first output has room for the status block, the accelerator
-/// sends the status block before the response immediate (see
-/// [`AcceleratorSession::respond`](crate::AcceleratorSession::respond)).
+/// produced in each output. The accelerator sends the status block even if the function failed, provided that the first
+/// output has room for it (see [`AcceleratorSession::respond`](crate::AcceleratorSession::respond)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusBlock {
     /// The function that wrote the status block.
@@ -28,9 +27,9 @@ pub struct StatusBlock {
     /// The return code, where `None` means success. The response immediate of the call contains the same return code as
     /// the status block.
     pub code: Option<ReturnCode>,
-    /// A number that explains the return code. With [`ReturnCode::OUTPUT_TOO_SMALL`], `detail` is the size in bytes
-    /// that the function needs for the output that is too small, or 0 if the function does not know this size. With
-    /// [`ReturnCode::OVER_LIMIT`], `detail` is the number of bytes of scratch memory that the function requested.
+    /// A number that explains the return code. With [`ReturnCode::OUTPUT_TOO_SMALL`], an output is too small, and
+    /// `detail` is the number of bytes that this output needs. `detail` is 0 if the function does not know this number.
+    /// With [`ReturnCode::OVER_LIMIT`], `detail` is the number of bytes of scratch memory that the function requested.
     pub detail: u64,
     /// The number of bytes that the function produced in each of the outputs 0 to 5. Output 0 is the status block
     /// itself.
@@ -45,8 +44,8 @@ impl StatusBlock {
         Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
     }
 
-    /// Decodes the status block in the first 64 bytes of a region. The caller must check that each number in
-    /// [`produced`](Self::produced) is at most the size in bytes of that output's region.
+    /// Decodes the status block in the first 64 bytes of a region. [`produced`](Self::produced) has a number of bytes
+    /// for each output. The caller must check that this number is at most the size of the output's region.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a status block of version 1.

@@ -32,7 +32,7 @@ pub enum EncodeError {
     Order {
         /// The code of the function that is directly before the function `code` in the catalogue.
         former: FunctionCode,
-        /// The code of the function that is out of order. The code is not higher than `former`.
+        /// The code of the function that is out of order, because this code is not higher than the code `former`.
         code: FunctionCode,
     },
 }
@@ -55,7 +55,7 @@ impl Catalogue {
         for function in &self.functions {
             function.encode(&mut out)?;
         }
-        // A catalogue has at most 127 functions with at most 255 parameters each, so the number of functions fits into
+        // A catalogue has at most 127 functions with at most 255 parameters each. So the number of functions fits into
         // 16 bits, and the size of the catalogue fits into 32 bits.
         let (count, total) = (self.functions.len() as u16, out.len() as u32);
         let header = [&MAGIC[..], &VERSION.to_le_bytes(), &count.to_le_bytes(), &total.to_le_bytes()];

@@ -1,4 +1,4 @@
-//! Calls of a session whose parameters share regions of the accelerator.
+//! Plans the calls of a session in which several parameters share a region of the accelerator.
 
 use super::{AnnouncedParam, SetupError, setup};
 use crate::{
@@ -18,8 +18,8 @@ pub(super) struct Arranged {
     /// The host sends an input from the staging region if the input lies in the first `staged` bytes of the
     /// accelerator's region 0.
     staged: u32,
-    /// The offset in the staging region at which zero bytes lie. A gathered WRITE sends zero bytes for the gaps between
-    /// parameters.
+    /// The offset in the staging region at which bytes with the value 0 begin. A gathered WRITE sends these bytes for
+    /// the gaps between parameters.
     zeros: u32,
 }
 
@@ -99,8 +99,8 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Extends the plan's last WRITE, which must end with the part `before`, by the part `next`. Returns false and adds
-    /// nothing if one WRITE cannot cover both parts.
+    /// Adds the part `next` to the plan's last WRITE, and returns true. The last WRITE must end with the part `before`.
+    /// Returns false and adds nothing if one WRITE cannot cover both parts.
     fn joins(&self, before: &SentPart, next: &SentPart, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);

@@ -28,7 +28,8 @@ impl Default for HostConfig {
 /// A parameter, which has memory on the host and on the accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnouncedParam {
-    /// The flags of the parameter, which may be INPUT, OUTPUT and SINGLE_SEND. SINGLE_SEND implies INPUT.
+    /// The flags of the parameter. Only INPUT, OUTPUT and SINGLE_SEND are permitted. A parameter with SINGLE_SEND is an
+    /// input even if INPUT is not set.
     pub flags: RegionFlags,
     /// The virtual address of the parameter's first byte on the host.
     pub addr: u64,
@@ -84,7 +85,8 @@ pub enum SetupError {
         /// The number of parameters that the session has.
         params: usize,
     },
-    /// The parameters do not fit into shared regions.
+    /// The parameters cannot share regions of the accelerator, because there are too many parameters, or because they
+    /// need too many regions.
     #[error(transparent)]
     Unplaceable(#[from] Unplaceable),
     /// The regions do not fit into the accelerator's address space of 56 bits.

@@ -6,20 +6,20 @@
 //! entry    flags u8 | region u8 | zero u16 | offset u32 | host address u64 | rkey u32 | size u32     24 bytes each
 //! ```
 //!
-//! Integers are big-endian, like all integers of MRSP. The regions of an AAR with a layout block describe only memory
-//! of the accelerator. In an AAR with a layout block, the flags and host addresses of regions are 0 and have no
-//! meaning, except the flags of INTERNAL regions. Each layout entry describes one parameter, and the layout entries are
-//! in the order of the program's parameters. The flags of a layout entry have the meaning that the flags of a region
-//! have in an AAR without a layout block. The host address and RKey in an output's layout entry say where the
-//! accelerator writes the output.
+//! Integers are big-endian, like all integers of MRSP. In an AAR with a layout block, the regions describe only memory
+//! of the accelerator, because the layout entries describe the memory of the host. The flags and host addresses of
+//! these regions are 0 and have no meaning, except the flags of INTERNAL regions. Each layout entry describes one
+//! parameter, and the layout entries are in the order of the program's parameters. The flags of a layout entry have the
+//! meaning that the flags of a region have in an AAR without a layout block. The host address and RKey in an output's
+//! layout entry say where the accelerator writes the output.
 //!
 //! - The offset of each parameter is a multiple of [`ALIGNMENT`](super::ALIGNMENT). Each parameter lies inside a region
 //!   that is not internal, and no two parameters overlap. No layout entry has the flag INTERNAL. The host's memory for
 //!   each parameter ends inside the host's 64-bit address space.
-//! - If less than [`ALIGNMENT`](super::ALIGNMENT) bytes lie between two consecutive parameters of a region, one WRITE
-//!   may write both parameters and the bytes between the parameters. One WRITE of the accelerator may write two
-//!   consecutive outputs only if both outputs have the same RKey, and if the distance between their host addresses
-//!   equals the distance between their offsets in the region.
+//! - The gap between two consecutive parameters of a region can be shorter than [`ALIGNMENT`](super::ALIGNMENT) bytes.
+//!   In this case, one WRITE may write both parameters and the gap. For two outputs, there are two further conditions.
+//!   Both outputs must have the same RKey, and the distance between their host addresses must equal the distance
+//!   between their offsets in the region.
 
 use crate::{
     codec::TooManyEntries,

@@ -4,9 +4,9 @@ use std::{fmt, str::FromStr};
 
 use crate::region::RegionFlags;
 
-/// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent.
-/// If the parameters of a layout with one region need more than 2 GiB together, the accelerator has several regions
-/// instead of one, because a region has at most 2 GiB.
+/// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent. A
+/// region has at most 2 GiB. If the parameters of a layout with one region need more than that together, the
+/// accelerator has several regions instead of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
     /// The layout with one region and one WRITE for each parameter. Every accelerator supports the symmetric layout.
@@ -26,14 +26,14 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The packed layout with the default threshold. A user chooses it by the text `packed`, and another threshold by a
-    /// text such as `packed:4096`. The default threshold is 65,536 bytes, because copying an output of 65,536 bytes
-    /// takes about as long as an additional WRITE.
+    /// The packed layout with the default threshold. A user chooses this layout by the text `packed`. A text such as
+    /// `packed:4096` chooses the packed layout with another threshold. The default threshold is 65,536 bytes, because
+    /// copying an output of 65,536 bytes takes about as long as an additional WRITE.
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
-    /// In the packed layout, a parameter that is not an output is copied through the staging region if its size is at
-    /// most the `threshold` of [`Self::Packed`] divided by `INPUT_SHARE`. Copying an output together with other outputs
-    /// saves a WRITE. Copying an input saves only a scatter-gather element, so the limit for inputs is lower than the
-    /// limit for outputs.
+    /// The number by which `threshold` of [`Self::Packed`] is divided for parameters that are not outputs. In the
+    /// packed layout, such a parameter is copied through the staging region if its size is at most the quotient. The
+    /// limit for outputs is `threshold` itself, because copying an output together with other outputs saves a WRITE.
+    /// Copying an input saves only a scatter-gather element, so the limit for inputs is lower.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if the host copies a parameter of `bytes` bytes through its staging region, provided that the
@@ -115,11 +115,12 @@ impl FromStr for LayoutChoice {
     }
 }
 
-/// A rule that chooses the layout for given parameters. The rule chooses the packed layout if at least `at_least`
-/// parameters are small and all small parameters together have at most `most` bytes, else the layout `otherwise`. The
-/// command `naa bench layouts --fit` fits the numbers of a rule to measurements. The textual form of a rule is
-/// `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`, where BYTES is `small`, COUNT is `at_least`,
-/// MOST is `most`, and OTHERWISE is `otherwise`. If the text has no MOST, `most` is [`LayoutRule::UNBOUNDED`].
+/// A rule that chooses the layout for given parameters. The rule chooses the packed layout if two conditions are met:
+/// at least `at_least` parameters are small, and all small parameters together have at most `most` bytes. If not, the
+/// rule chooses the layout `otherwise`. The command `naa bench layouts --fit` fits the numbers of a rule to
+/// measurements. The textual form of a rule is `packed:BYTES:COUNT,OTHERWISE` or `packed:BYTES:COUNT:MOST,OTHERWISE`.
+/// In this form, BYTES is `small`, COUNT is `at_least`, MOST is `most`, and OTHERWISE is `otherwise`. If the text has
+/// no MOST, `most` is [`LayoutRule::UNBOUNDED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRule {
     /// The maximum size in bytes of a parameter that counts as small.

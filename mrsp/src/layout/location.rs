@@ -21,8 +21,8 @@ pub struct Placed {
     pub regions: Vec<u32>,
     /// The location of each parameter, in the order of the parameters.
     pub places: Vec<ParamLocation>,
-    /// The size in bytes of the part at the start of region 0 that contains the parameters which the host
-    /// copies through its staging region.
+    /// The parameters that the host copies through its staging region lie at the start of region 0. `staged` is the
+    /// size of this part of region 0 in bytes.
     pub staged: u32,
 }
 
@@ -61,12 +61,13 @@ pub enum Unplaceable {
     TooLarge,
 }
 
-/// Places the parameters whose flags and sizes in bytes are in `params`. Each size must be at most 2 GiB.
+/// Chooses the locations of a session's parameters in the accelerator's regions. `params` has the flags and the size in
+/// bytes of each parameter. Each size must be at most 2 GiB.
 ///
-/// The host copies some parameters through its staging region, as [`Layout::copies`] decides. These
-/// parameters lie before all other parameters. In each region, the parameters that the host sends with every
-/// call lie side by side. In each region, the outputs that the host copies through its staging region lie
-/// side by side, and so do all other outputs.
+/// The host copies some parameters through its staging region, as [`Layout::copies`] decides. These parameters lie
+/// before all other parameters. In each region, the parameters that the host sends with every call lie side by side. In
+/// each region, the outputs that the host copies through its staging region lie side by side. The other outputs of a
+/// region also lie side by side.
 ///
 /// # Errors
 /// Returns an error if there are too many parameters, or if the parameters need too many regions.

@@ -45,7 +45,7 @@ impl Random {
         self.next() >> shift
     }
 
-    /// Changes up to five of `bytes` at random, and sometimes removes bytes from the end or appends random bytes.
+    /// Changes at most four of the bytes at random, and sometimes removes bytes from the end or appends random bytes.
     pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             if !bytes.is_empty() {
@@ -83,13 +83,13 @@ pub(crate) fn user(bits: u32) -> U24 {
     U24::new(bits).unwrap()
 }
 
-/// Returns a parameter of the host whose address and RKey depend on `index`.
+/// Returns the description of a host's parameter. Its address and RKey depend on `index`.
 pub(crate) fn param(index: usize, flags: RegionFlags, size: u64) -> AnnouncedParam {
     let addr = 0x1_0000_0000 * (index as u64 + 1);
     AnnouncedParam { flags, addr, rkey: 100 + index as u32, size }
 }
 
-/// Returns an accelerator's address and RKey that depend on `index`, the number of the parameter.
+/// Returns the address and the RKey of the accelerator's region for parameter number `index`. Both depend on `index`.
 pub(crate) fn region_address(index: usize) -> RegionAddress {
     RegionAddress { addr: 0x7000_0000_0000 + 0x1_0000_0000 * index as u64, rkey: 500 + index as u32 }
 }

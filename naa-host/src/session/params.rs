@@ -27,9 +27,9 @@ impl Session {
     /// Returns the bytes of parameter `index` as a slice, without a copy.
     ///
     /// # Errors
-    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
-    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::InReach`] if an accelerator may still
-    /// be able to write to the parameter.
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned. Fails
+    /// with [`Error::NoSuchParam`] if there is no parameter `index`. Fails with [`Error::InReach`] if an accelerator
+    /// may still be able to write to the parameter.
     pub fn slice(&self, index: usize) -> Result<&[u8], Error> {
         self.region(index)?.bytes()
     }
@@ -42,13 +42,14 @@ impl Session {
         self.region_mut(index)?.bytes_mut()
     }
 
-    /// Returns the bytes of parameter `index` in `range`. The bytes are copied only if an accelerator may still be able
-    /// to write to the parameter. The method never fails with [`Error::InReach`].
+    /// Returns the bytes of parameter `index` in `range`. If an accelerator may still be able to write to the
+    /// parameter, the method returns a copy of the bytes instead of failing with [`Error::InReach`]. Otherwise, the
+    /// bytes are not copied.
     ///
     /// # Errors
-    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
-    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::OutOfBounds`] if the bytes do not lie
-    /// inside the parameter.
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned. Fails
+    /// with [`Error::NoSuchParam`] if there is no parameter `index`. Fails with [`Error::OutOfBounds`] if the bytes do
+    /// not lie inside the parameter.
     pub fn bytes(&self, index: usize, range: impl RangeBounds<usize>) -> Result<Cow<'_, [u8]>, Error> {
         let region = self.region(index)?;
         let size = region.len();
@@ -78,8 +79,8 @@ impl Session {
     /// Returns a copy of all bytes of parameter `index`.
     ///
     /// # Errors
-    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, and with
-    /// [`Error::NoSuchParam`] if there is no parameter `index`.
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned. Fails
+    /// with [`Error::NoSuchParam`] if there is no parameter `index`.
     pub fn to_vec(&self, index: usize) -> Result<Vec<u8>, Error> {
         let region = self.region(index)?;
         let mut copy = vec![0; region.len()];
@@ -90,16 +91,16 @@ impl Session {
     /// Copies `bytes` into parameter `index`, from `offset` on.
     ///
     /// # Errors
-    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned, with
-    /// [`Error::NoSuchParam`] if there is no parameter `index`, and with [`Error::OutOfBounds`] if the bytes do not lie
-    /// inside the parameter.
+    /// Fails with [`Error::InCall`] from the call of [`invoke`](Self::invoke) until the outcome was returned. Fails
+    /// with [`Error::NoSuchParam`] if there is no parameter `index`. Fails with [`Error::OutOfBounds`] if the bytes do
+    /// not lie inside the parameter.
     pub fn write(&mut self, index: usize, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         let region = self.region_mut(index)?;
         inside(index, offset, bytes.len(), region.len())?;
         region.write(offset, bytes)
     }
 
-    /// Copies bytes of parameter `index`, from `offset` on, to `out`.
+    /// Fills `out` with a copy of the bytes of parameter `index` that begin at `offset`.
     ///
     /// # Errors
     /// Fails with the same errors as [`write`](Self::write).
@@ -129,8 +130,8 @@ impl Session {
     /// same offset inside the parameter on the host and on the accelerator.
     ///
     /// # Errors
-    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`, with [`Error::NotInput`] if the parameter is
-    /// not an input, and with [`Error::OutOfBounds`] if the part does not lie inside the parameter.
+    /// Fails with [`Error::NoSuchParam`] if there is no parameter `index`. Fails with [`Error::NotInput`] if the
+    /// parameter is not an input. Fails with [`Error::OutOfBounds`] if the part does not lie inside the parameter.
     pub fn set_part_to_send(&mut self, index: usize, part: Option<Part>) -> Result<(), Error> {
         let region = self.region(index)?;
         if !region.flags().intersects(RegionFlags::INPUT | RegionFlags::SINGLE_SEND) {
@@ -165,8 +166,8 @@ impl Session {
 
     /// Adds the detail of the status block to `error`, if `error` is the failure of a function and the status block
     /// describes this failure. The detail explains the failure more closely than the return code does. If a session
-    /// makes several calls, the program must clear the status block before each call, so that the status block of an
-    /// earlier call is not taken for the status block of the last call.
+    /// makes several calls, the program must clear the status block before each call. Otherwise, this method may use
+    /// the status block of an earlier call for the failure of the last call.
     pub fn with_detail(&self, error: Error) -> Error {
         match (error, self.status_block()) {
             (Error::Function { peer, function, code, .. }, Ok(status))

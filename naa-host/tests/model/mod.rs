@@ -35,8 +35,8 @@ pub type CallResult = Result<Vec<Option<Part>>, ReturnCode>;
 pub enum Action {
     Respond(CallResult),
     Later(Duration, CallResult),
-    /// The accelerator sends the return code that this variant contains, and the first bytes of the first output. The
-    /// `u32` is the number of these bytes.
+    /// The call fails: the accelerator sends this return code, and bytes from the start of the first output. The `u32`
+    /// is the number of these bytes.
     Fail(ReturnCode, u32),
     Disconnect,
     /// The accelerator stops acknowledging packets.

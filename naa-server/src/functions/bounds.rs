@@ -1,5 +1,6 @@
-//! The bounds of each built-in function: its scratch memory, its longest work between two calls of
-//! [`Stop::check`](crate::call::Stop::check), and the maximum total size of the regions of an inline call.
+//! The bounds of the memory and time of each built-in function. They are the function's scratch memory, its longest
+//! work between two calls of [`Stop::check`](crate::call::Stop::check), and the maximum total size of the regions of an
+//! inline call.
 //!
 //! Scratch memory is charged to the calling session before it is allocated. The limits of the session, of its source
 //! network and of the server include scratch memory. A call whose scratch memory would exceed one of the limits of
@@ -13,7 +14,7 @@ use mrsp::{
 use super::{dgemm, fft, lz4, zstd};
 use crate::function::Execution;
 
-/// The bounds of a function.
+/// The bounds of the memory and time of a built-in function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The function code of the built-in function.

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::call::{CallFailure, Stop};
 
-/// The number of multiplications of a tile, which is the work between two calls of [`Stop::check`]. The computation of
-/// a tile takes about 10 ms.
+/// The maximum number of multiplications in a tile. [`Stop::check`] is called before each tile. The computation of a
+/// tile with this number of multiplications takes about 10 ms.
 const TILE: usize = 1 << 27;
 /// The maximum number of columns of B in a tile. The crate matrixmultiply divides B into blocks of at most 1024
 /// columns, too, so it does not divide the columns of a tile further.
@@ -22,8 +22,8 @@ const COLUMNS: usize = 1024;
 /// rows, so the tiles do not change the order in which products are added.
 const DEPTH: usize = 256;
 /// The maximum number of rows of A in a tile. If a tile has few columns, [`TILE`] alone would allow very many rows.
-/// Each row of A and of C may lie on pages of its own, and the processor may have to wait for memory at each row, so
-/// such a tile would take too long.
+/// Each row of A and of C may lie on pages of its own, so the processor may have to wait for memory at each row. A tile
+/// with very many rows would then take too long.
 const MOST_ROWS: usize = 8192;
 /// The maximum number of rows of A that matrixmultiply copies to a buffer at a time.
 const PACKED_ROWS: usize = 64;

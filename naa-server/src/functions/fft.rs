@@ -72,9 +72,9 @@ fn mapped(bytes: usize) -> usize {
 /// Transforms `data` in place. The results of both directions are not scaled, as in FFTW, so a forward transform
 /// followed by an inverse transform multiplies `data` by its length.
 ///
-/// If `data` has more than 65536 numbers, and their number is a product of two factors up to 65536, the transform takes
-/// scratch memory of about the size of `data`. If `data` has more than 65536 numbers, and their number is not a product
-/// of two factors up to 65536, the transform takes scratch memory of four to five times the size of `data`.
+/// If the length of `data` is above 65536, the transform takes much scratch memory. If this length is a product of two
+/// factors up to 65536, the scratch memory is about as large as `data`. For other lengths above 65536, the scratch
+/// memory is four to five times as large as `data`.
 ///
 /// # Errors
 /// Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
@@ -82,14 +82,15 @@ pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Ca
     transform(direction, None, data, ScratchQuota::UNLIMITED, &Stop::never())
 }
 
-/// Returns the plan that rustfft itself makes, for comparisons. If a program calls this function instead of rustfft,
-/// the compiler does not compile the generic algorithms of rustfft a second time.
+/// Returns the plan by which rustfft alone makes a transform of `len` numbers. Benchmarks compare the speed of this
+/// plan with the speed of this module. If a program calls this function instead of rustfft, the compiler does not
+/// compile the generic algorithms of rustfft a second time.
 pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }
 
-/// Transforms `input` and stores the result in `output`. If `input` is `None`, the function transforms `output` in
-/// place.
+/// Computes the Fourier transform of `input` and stores the result in `output`. If `input` is `None`, the function
+/// transforms `output` in place.
 fn transform(
     direction: FftDirection,
     input: Option<&[Complex64]>,

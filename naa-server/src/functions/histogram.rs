@@ -1,4 +1,4 @@
-//! Counts numbers by bins of equal width.
+//! The function that counts how many numbers of an array lie in each of several bins of equal width.
 
 use bytemuck::AnyBitPattern;
 use mrsp::builtin::{Arguments, Element};
@@ -10,8 +10,8 @@ use super::{
 };
 use crate::call::{CallFailure, Stop};
 
-/// The number of bytes of `data` between two calls of [`Stop::check`]. `STRIDE` is small, because counting may be slow:
-/// the counts of two successive numbers may be far apart in memory, so the processor may have to wait for memory at
+/// The number of bytes of `data` between two calls of [`Stop::check`]. `STRIDE` is small, because counting may be slow.
+/// The counts of two successive numbers may be far apart in memory, so the processor may have to wait for memory at
 /// each number.
 const STRIDE: usize = 256 << 10;
 /// The number of additional counts, which follow the counts of the bins in the output. These three counts are the
@@ -45,11 +45,11 @@ impl Bins {
         Ok(Self { lo, hi, count })
     }
 
-    /// Returns the index of the count to which `x` belongs: the count of the bin of `x`, or one of the three counts
-    /// after the bins if `x` is in no bin.
+    /// Returns the index of the count that the number `x` increases. This is the index of the bin that contains `x`. If
+    /// no bin contains `x`, it is the index of one of the three counts after the bins.
     fn place(self, x: f64) -> usize {
-        // The conversion to `usize` makes negative results 0. A number just below `hi` may be rounded up to `hi`, so
-        // the bin is limited to the last one.
+        // The conversion to `usize` turns a negative result into 0. If `x` is just below `hi`, rounding may make the
+        // result `count`, so the result is limited to the index of the last bin.
         let bin = (((x - self.lo) * self.count as f64 / (self.hi - self.lo)) as usize).min(self.count - 1);
         if x < self.lo {
             self.count
@@ -63,13 +63,14 @@ impl Bins {
     }
 }
 
-/// Counts the numbers in `data`, which is an array of `element`. `counts` gets one count for each bin, followed by the
-/// counts of numbers below the range, of numbers at or above the upper bound of the range, and of NaNs.
+/// Counts the numbers in `data`, which is an array of `element`. `counts` gets one count for each bin. Three more
+/// counts follow: of the numbers below the range, of the numbers at or above the upper bound of the range, and of the
+/// NaNs.
 ///
 /// # Errors
-/// Fails with [`CallFailure::Arguments`] if the length of `counts` is not the number of bins plus 3, or if `data` is
-/// not empty and an f64 cannot represent all values of `element`. Fails with [`CallFailure::Internal`] if `data` is not
-/// an aligned array of `element`.
+/// Fails with [`CallFailure::Arguments`] if the length of `counts` is not the number of bins plus 3. Fails with the
+/// same error if `data` is not empty and an f64 cannot represent all values of `element`. Fails with
+/// [`CallFailure::Internal`] if `data` is not an aligned array of `element`.
 pub fn compute(element: Element, bins: Bins, data: &[u8], counts: &mut [u64]) -> Result<(), CallFailure> {
     compute_until(element, bins, data, counts, &Stop::never())
 }
@@ -105,8 +106,8 @@ fn compute_until(
 }
 
 /// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. Each byte value has
-/// four counts, because with a single count, each addition in a run of equal values would wait for the addition before
-/// it.
+/// four counts, which successive bytes use in turn. With a single count, each addition in a run of equal values would
+/// wait for the addition before it.
 fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), CallFailure> {
     let mut of = [[0_u64; 256]; 4];
     for piece in data.chunks(STRIDE) {

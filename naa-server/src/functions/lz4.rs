@@ -27,7 +27,7 @@ const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
-/// An upper bound for the bytes of the encoder's table, and for the bytes of the decoder's window. The window has the
+/// An upper bound for the size in bytes of the encoder's table, and also of the decoder's window. The window has the
 /// last bytes of earlier blocks, to which a block may refer.
 const FIXED_BYTES: usize = 192 << 10;
 
@@ -48,8 +48,8 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
 /// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
 /// the field `needed` is the sum of the content sizes that the frames state. `needed` is `None` if a frame does not
-/// state its content size, or if this sum is not larger than `out` and is therefore wrong. Fails with
-/// [`CallFailure::OverLimit`] if the machine does not have enough memory.
+/// state its content size. `needed` is also `None` if this sum is at most the length of `out`, because a sum that fits
+/// into `out` must be wrong. Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
@@ -58,7 +58,7 @@ pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
 /// block, a compressed block and a table. The encoder chooses the block size by the length of its first write, which
 /// has `len` bytes, but at most [`STRIDE`] bytes.
 pub(super) fn encoder_bytes(len: usize) -> usize {
-    // The encoder never chooses the third block size.
+    // The encoder chooses a block size of 64 KiB, 256 KiB or 4 MiB, but never 1 MiB.
     let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);
     2 * block + block / 8 + FIXED_BYTES
 }
@@ -119,7 +119,8 @@ fn decompress_with(
                     0 if decoder.get_ref().is_empty() => {
                         return Err(CallFailure::Input("LZ4 frame is cut off".into()));
                     }
-                    // The block decompressed to no bytes. The next pass of the loop reads the next block.
+                    // The decoder has read a block that contains no decompressed bytes. The next pass of the loop reads
+                    // the next block.
                     0 => {}
                     _ if full => {
                         let stated = frame_sequence::stated_size(data, |rest| {
@@ -163,8 +164,8 @@ impl DecoderCharge<'_> {
 pub(super) const MOST_DECODER_BYTES: usize = FIXED_BYTES + 3 * MOST_LEGACY_BLOCK;
 
 /// Returns the maximum number of bytes that the decoder allocates for the frame `data`. The decoder allocates a
-/// compressed block and a decompressed block. If the blocks of the frame refer to earlier blocks, the decoder allocates
-/// a second decompressed block and the window, which has the last bytes of earlier blocks.
+/// compressed block and a decompressed block. If the blocks of the frame refer to earlier blocks, the decoder also
+/// allocates a second decompressed block and the window. The window has the last bytes of earlier blocks.
 fn decoder_bytes(data: &[u8]) -> usize {
     let is_linked = data.get(4).is_some_and(|flags| flags & 0x20 == 0);
     let block = if data.starts_with(&LEGACY_MAGIC) {

@@ -1,5 +1,5 @@
-//! The functions of the NAAICE test programs. The functions of this module accept any regions, and their calls have no
-//! argument block.
+//! The functions of the NAAICE test programs. The functions of this module accept regions of any number and size. Their
+//! calls have no argument block.
 
 use mrsp::{builtin, catalogue::Direction};
 

@@ -24,8 +24,8 @@ impl<'a> Bounded<'a> {
         self.written = self.written.saturating_add(bytes.len());
     }
 
-    /// Returns the number of bytes that were written. If the written bytes did not fit into the region, this method
-    /// fails, and the failure contains the number of written bytes.
+    /// Returns the number of bytes that were passed to `push`. If these bytes did not fit into the region, this method
+    /// fails, and the failure contains their number.
     pub(crate) fn finish(self, output: usize) -> Result<usize, CallFailure> {
         if self.written <= self.out.len() {
             Ok(self.written)

@@ -3,7 +3,7 @@
 use crate::call::{CallFailure, Stop};
 
 /// The number of bytes of a piece. If the pages of a piece were never touched, the Linux kernel needs about a
-/// microsecond for each of the 1024 pages, so the time between two calls of [`Stop::check`] is about a millisecond.
+/// microsecond for each of the 1024 pages. The time between two calls of [`Stop::check`] is then about a millisecond.
 const STRIDE: usize = 4 << 20;
 
 /// Copies `from` to `to`, which have the same length.
@@ -39,13 +39,13 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
 }
 
 /// Touches each page of `all`, so that the Linux kernel provides all pages now. Call this function before work that
-/// accesses the pages of `all` in another order than from start to end, so that this work does not wait for pages. A
-/// page that was never touched may be a huge page, which takes up to a millisecond to clear.
+/// does not access `all` from start to end. This work then does not wait for pages. A page that was never touched may
+/// be a huge page, which takes up to a millisecond to clear.
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.
 pub(super) fn touch<T: Copy>(all: &mut [T], stop: &Stop) -> Result<(), CallFailure> {
-    /// The size of the smallest page in bytes.
+    /// The size in bytes of the smallest memory page that the Linux kernel uses.
     const PAGE: usize = 4 << 10;
     each(all, stop, |piece| {
         for page in piece.chunks_mut((PAGE / size_of::<T>().max(1)).max(1)) {

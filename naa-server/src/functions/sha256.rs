@@ -10,7 +10,7 @@ use crate::call::{CallFailure, Stop};
 /// The number of bytes between two calls of [`Stop::check`].
 const STRIDE: usize = 4 << 20;
 
-/// Returns the digest of `data`.
+/// Returns the SHA-256 digest of `data`.
 pub fn compute(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }

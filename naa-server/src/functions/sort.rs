@@ -12,9 +12,9 @@ use super::{
 use crate::call::{CallFailure, Stop};
 use radix::Key;
 
-/// Sorts `data`, which is an array of `element`, in place. Floats are sorted by the total order of IEEE 754. In
-/// ascending order, the negative NaNs come first, then the numbers, where -0 comes before 0, and then the positive
-/// NaNs. Sorting moves floats without changing their bits.
+/// Sorts `data` in place. The bytes in `data` are an array of numbers of the type `element`. Floats are sorted by the
+/// total order of IEEE 754. In ascending order, the negative NaNs come first, then the numbers, and then the positive
+/// NaNs. The number -0 comes before 0. Sorting moves floats without changing their bits.
 ///
 /// # Errors
 /// Fails with [`CallFailure::Internal`] if `data` is not an aligned array of `element`.

@@ -12,17 +12,17 @@ use super::{
 use crate::call::{CallFailure, Stop};
 
 /// The number of bytes of each vector that are processed between two calls of [`Stop::check`]. A piece of this length
-/// is copied from the first vector to the output, unless the output already contains it. Then the same piece of the
-/// second vector is added to the output. The pieces are so small that the copied piece is still in the cache at the
-/// addition.
+/// is copied from the first vector to the output, unless the output already contains the first vector. Then the same
+/// piece of the second vector is added to the output. The pieces are so small that the copied piece is still in the
+/// CPU's cache when the second vector is added.
 const STRIDE: usize = 64 << 10;
 
-/// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` are arrays
-/// of `element` with the same length. Sums of integers wrap around if they overflow.
+/// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` have the
+/// same length and contain numbers of the type `element`. Sums of integers wrap around if they overflow.
 ///
 /// # Errors
-/// Fails with [`CallFailure::Arguments`] if the lengths differ, and with [`CallFailure::Internal`] if `b` or `c` is not
-/// an aligned array of `element`.
+/// Fails with [`CallFailure::Arguments`] if the lengths differ. Fails with [`CallFailure::Internal`] if `b` or `c` is
+/// not aligned for the type `element`, or does not contain a whole number of elements.
 pub fn compute(element: Element, a: &[u8], b: &[u8], c: &mut [u8]) -> Result<(), CallFailure> {
     if a.len() != c.len() || b.len() != c.len() {
         return Err(CallFailure::Arguments("the vectors have different lengths".into()));

@@ -16,7 +16,7 @@ use crate::call::{CallFailure, ScratchQuota, Stop};
 use frames::Frame;
 
 /// The lowest level at which data is compressed in blocks of [`SHORT_BLOCK`] bytes. At this level and above, a block of
-/// full length may take more than 100 ms, and [`Stop::check`] is called only between two blocks.
+/// full length may take more than 100 ms. That is too long, because [`Stop::check`] is called only between two blocks.
 const SLOW_LEVEL: i32 = 13;
 const SHORT_BLOCK: usize = 32 << 10;
 /// The highest compression level that is used. A call that requests a higher level gets this level. Higher levels,
@@ -29,11 +29,11 @@ const TOO_SMALL: usize = (ZSTD_error_dstSize_tooSmall as usize).wrapping_neg();
 const NO_MEMORY: usize = (ZSTD_error_memory_allocation as usize).wrapping_neg();
 /// The number of bytes of the buffer between the compressor and the output.
 const BUFFER: usize = 32 << 10;
-/// The number of bytes that a decompressor allocates for its tables and one block. The decompressor uses the output as
-/// its window.
+/// The number of bytes that a decompressor allocates for its tables and one block. The decompressor allocates no
+/// window, because it uses the output as its window.
 pub(super) const DECOMPRESSOR_BYTES: usize = 256 << 10;
-/// If a frame has at most this number of blocks and states its content size, the frame is decompressed in one step,
-/// which is faster for small frames.
+/// A frame that has at most this number of blocks and states its content size is decompressed in one step. A single
+/// step is faster for small frames.
 const FEW_BLOCKS: usize = 8;
 /// The base-2 logarithm of the largest window of zstd in bytes. Because the decompressor uses the output as its window,
 /// a large window takes no additional memory.
@@ -107,8 +107,8 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
     /// The maximum number of MiB that a compressor allocates at each level from 1 to 19. A negative level needs less
     /// memory than level 1. Level 0 stands for zstd's default level, which is level 3.
     const MOST: [usize; 19] = [2, 3, 4, 5, 6, 6, 8, 8, 16, 26, 26, 46, 38, 54, 70, 38, 58, 59, 91];
-    /// The number of bytes of the compressor's block buffers and entropy tables, and of the buffer between the
-    /// compressor and the output, together.
+    /// The number of bytes that a compression allocates in addition to the tables that grow with the input. These bytes
+    /// are the compressor's block buffers, its entropy tables, and the buffer between the compressor and the output.
     const FIXED: usize = 1280 << 10;
     /// If the input is short, the compressor has tables of this many bytes for each byte of the input.
     const TABLES: usize = 20;
@@ -123,9 +123,9 @@ pub(super) fn compressor_bytes(level: i32, len: usize) -> usize {
 /// Frames are decompressed directly into `out`, so the window that a frame requests takes no additional memory.
 ///
 /// # Errors
-/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
-/// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
-/// the field `needed` is the sum of the content sizes, or `None` if a frame does not state its content size. Fails with
+/// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames, or if a frame needs a dictionary.
+/// Fails with [`CallFailure::OutputTooSmall`] if `out` is too short. The failure's field `output` is then 0. Its field
+/// `needed` is the sum of the content sizes, or `None` if a frame does not state its content size. Fails with
 /// [`CallFailure::OverLimit`] if the machine does not have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_to(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
@@ -169,8 +169,9 @@ fn decompression_failure(code: usize, output: usize) -> CallFailure {
     }
 }
 
-/// Decompresses a frame. In each step, the decompressor gets at most the number of bytes that it requested, which is
-/// one block. If the frame is small and states its content size, the decompressor gets the whole frame in one step.
+/// Decompresses one frame, which is `bytes`, and appends the content of the frame to `to`. In each step, the
+/// decompressor gets at most the number of bytes that it requested, which is one block. If the frame is small and
+/// states its content size, the decompressor gets the whole frame in one step.
 fn decompress_frame(
     context: &mut DCtx<'_>,
     frame: &Frame,
@@ -222,8 +223,8 @@ mod tests {
         assert!(matches!(failure, CallFailure::OverLimit { .. }), "{failure}");
     }
 
-    /// Starts to compress `len` bytes, and returns the number of bytes that the compressor has allocated after the
-    /// first step.
+    /// Compresses the first 100 bytes of an input of `len` bytes, and returns the number of bytes that the compressor
+    /// has allocated until then.
     fn taken(level: i32, len: usize) -> usize {
         let mut context = CCtx::create();
         context.set_parameter(CParameter::CompressionLevel(level)).unwrap();

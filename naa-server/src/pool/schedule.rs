@@ -7,19 +7,19 @@
 //!             └─► withdraw
 //! ```
 //!
-//! - While fewer calls run than there are pool threads, the next call comes from the source network with the fewest
-//!   running calls. Among source networks with equally many running calls, the one that was served for the shortest
-//!   time is chosen. Source networks that were served for equal times take turns.
+//! - If the number of running calls is below the number of pool threads, the next call comes from the source network
+//!   with the fewest running calls. Among source networks with equally many running calls, the one that was served for
+//!   the shortest time is chosen. Source networks that were served for equal times take turns.
 //! - Each source network has a time for which it was served. The schedule's clock is the time for which a source
-//!   network would have been served if it had got exactly an equal share since the start of the pool. When a source
-//!   network makes its first call, the time for which it was served is set to the schedule's clock. When a source
-//!   network has no waiting or running call any more, the schedule stores the difference between the time for which the
-//!   source network was served and the clock. The schedule stores only the 256 largest differences, and deletes them
-//!   when no call waits or runs.
-//! - When all pool threads are taken, a source network without a running call still gets an extra thread, because a
-//!   running call cannot be interrupted to free a thread.
-//! - When the pool is full, a new call of a source network with fewer calls takes the place of the newest waiting call
-//!   of the source network with the most calls.
+//!   network would have been served if, since the start of the pool, it had always got as much of the threads' time as
+//!   every other source network with calls. When a source network makes its first call, the time for which it was
+//!   served is set to the schedule's clock. When the source network has no waiting or running call any more, the
+//!   schedule stores the difference between this time and the clock. The schedule stores only the 256 largest
+//!   differences, and deletes them when no call waits or runs.
+//! - When all pool threads are taken, a source network without a running call still gets an extra thread. A running
+//!   call cannot be interrupted to free a thread for it.
+//! - When the pool is full, a new call can take the place of a waiting call. The source network with the most calls
+//!   then loses its newest waiting call, if it has at least two calls more than the source network of the new call.
 //! - The calls of one source network run in the order in which they came. A session has at most one call at a time. The
 //!   next call of a session waits behind the earlier calls of other sessions of the same source network, so these
 //!   sessions are served in turn.
@@ -40,8 +40,8 @@ pub(super) struct Schedule {
     config: PoolConfig,
     /// The source networks that have a waiting, running or abandoned call.
     peers: BTreeMap<SourceNetwork, SourceCalls>,
-    /// The time for which a source network would have been served if it had got exactly an equal share since the start
-    /// of the pool.
+    /// The time for which a source network would have been served if, since the start of the pool, it had always got as
+    /// much of the threads' time as every other source network with calls.
     clock: Duration,
     absent: Absent,
     /// A counter that orders the source networks by their last turn (see [`SourceCalls::last_turn`]). The counter rises
@@ -61,12 +61,13 @@ struct SourceCalls {
     abandoned: usize,
     /// The time for which this source network was served. When a source network makes its first call, its `served` is
     /// set to [`Schedule::clock`], so the source network gains nothing from the time before this call. When a call of
-    /// this source network ends or is abandoned, its running time is added to `served` if a call of another source
-    /// network waits and may run. The difference between `served` and [`Schedule::clock`] is at most [`MOST_OWED`].
+    /// this source network ends or is abandoned, its running time is added to `served`. The time is added only if a
+    /// call of another source network is waiting at this moment and may run. The difference between `served` and
+    /// [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value of [`Schedule::turns`] after a call of this source network last increased `turns`. If two source
-    /// networks have equally many running calls and were served for equal times, the one with the smaller `last_turn`
-    /// is next.
+    /// The value that [`Schedule::turns`] had when a call of this source network had just increased it for the last
+    /// time. If two source networks have equally many running calls and were served for equal times, the one with the
+    /// smaller `last_turn` is next.
     last_turn: u64,
 }
 
@@ -81,9 +82,8 @@ impl SourceCalls {
 /// [`Schedule::clock`] when they were added.
 #[derive(Debug, Default)]
 struct Absent {
-    /// Each duration is the absolute difference between the source network's [`SourceCalls::served`] and
-    /// [`Schedule::clock`] at the time when the source network was added to this map. The duration does not change
-    /// later.
+    /// Each duration is the absolute difference that the source network's [`SourceCalls::served`] and
+    /// [`Schedule::clock`] had when the source network was added to this map. The duration does not change later.
     peers: BTreeMap<SourceNetwork, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
@@ -106,10 +106,9 @@ enum Difference {
 /// The maximum number of source networks in [`Absent`]. If one more source network is added, the source network with
 /// the smallest duration in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
-/// The maximum difference between the time for which a source network was served ([`SourceCalls::served`]) and the time
-/// for which it would have been served with an equal share ([`Schedule::clock`]). The limit is needed because the whole
-/// running time of a long call is added to [`SourceCalls::served`], even if other source networks waited only at the
-/// end of this call.
+/// The maximum difference between the [`SourceCalls::served`] of a source network and [`Schedule::clock`]. The limit is
+/// needed because the whole running time of a long call is added to [`SourceCalls::served`], even if other source
+/// networks waited only at the end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -215,10 +214,10 @@ impl Schedule {
         Ok(displaced)
     }
 
-    /// Chooses the source network with the most calls among those with a waiting call, removes its newest waiting call,
-    /// and returns the removed call. The caller gives the place of the removed call to another source network, which
-    /// has `calls` calls. If the chosen source network has fewer than `calls + 2` calls, no call is removed, and the
-    /// result is `None`.
+    /// Removes and returns the newest waiting call of one source network: among the source networks with a waiting
+    /// call, the one with the most calls. The caller gives the place of the removed call to another source network,
+    /// which has `calls` calls. If the source network of the waiting call has fewer than `calls + 2` calls, no call is
+    /// removed, and the result is `None`.
     fn displace(&mut self, calls: usize) -> Option<CallId> {
         let waiting = self.peers.values_mut().filter(|source| !source.waiting.is_empty());
         let most =
@@ -250,7 +249,7 @@ impl Schedule {
         Some(id)
     }
 
-    /// Returns true if a call could start now.
+    /// Returns true if a waiting call may start now.
     pub(super) fn is_due(&self) -> bool {
         self.turn().is_some()
     }
@@ -266,9 +265,9 @@ impl Schedule {
         may.min_by_key(|(_, source)| (source.running, source.served, source.last_turn)).map(|(peer, _)| *peer)
     }
 
-    /// Returns true if one more call of a source network may run. If the source network has an abandoned call, the sum
-    /// of its abandoned and running calls must be below [`Self::most_abandoned`], because running calls may be
-    /// abandoned later.
+    /// Returns true if one more call of a source network may run. If the source network has abandoned calls, the number
+    /// of its abandoned and running calls must be below [`Self::most_abandoned`]. The running calls count because they
+    /// may be abandoned later.
     fn may_run(&self, source: &SourceCalls) -> bool {
         source.abandoned == 0 || source.abandoned + source.running < self.most_abandoned()
     }
@@ -309,7 +308,7 @@ impl Schedule {
         self.config.quarantine.max(1).div_ceil(2)
     }
 
-    /// Returns the most threads that may exist.
+    /// Returns the maximum number of threads: pool threads, extra threads, and threads of abandoned calls.
     pub(super) fn most_threads(&self) -> usize {
         let PoolConfig { pool_threads, extra_threads, quarantine, .. } = self.config;
         pool_threads.saturating_add(extra_threads).saturating_add(quarantine)
@@ -326,9 +325,8 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // `SourceCalls::served` always stays between `clock - MOST_OWED` and `clock + MOST_OWED`, so one call cannot
-        // move it by more than `2 * MOST_OWED` against the clock. The time of a call is therefore limited to this
-        // value.
+        // The `clamp` below keeps `SourceCalls::served` between `clock - MOST_OWED` and `clock + MOST_OWED`. No call
+        // needs to count for more than the width of this range, `2 * MOST_OWED`, so `time` is limited to this value.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants =
             |source: &&SourceCalls| source.running > 0 || !source.waiting.is_empty() && self.may_run(source);
@@ -395,12 +393,13 @@ mod tests {
         let mut schedule = Schedule::new(config);
         fill(&mut schedule, peer(1), 0..6);
         assert_eq!(schedule.admit(peer(1), CallId(6), 0), Err(PoolRefusal::Busy));
-        // Each of the first three calls of the second source network takes the place of the newest call of the first
-        // source network.
+        // Each of the first three calls of the second source network takes the place of the newest waiting call of the
+        // first source network.
         assert_eq!(schedule.admit(peer(2), CallId(10), 0), Ok(Some(CallId(5))));
         assert_eq!(schedule.admit(peer(2), CallId(11), 0), Ok(Some(CallId(4))));
         assert_eq!(schedule.admit(peer(2), CallId(12), 0), Ok(Some(CallId(3))));
-        // Both source networks have three calls, so the fourth call of the second source network is refused.
+        // A waiting call loses its place only to a source network with at least two calls fewer. Both source networks
+        // have three calls, so the fourth call of the second source network is refused.
         assert_eq!(schedule.admit(peer(2), CallId(13), 0), Err(PoolRefusal::Busy));
     }
 

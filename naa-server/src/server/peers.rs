@@ -22,8 +22,9 @@ pub(super) struct Peers(HashMap<SourceNetwork, SourceUse>);
 struct SourceUse {
     account: Account,
     sessions: usize,
-    /// The time at which the current window began, or `None` before the first window. In each window of length
-    /// [`WINDOW`], the time of this source network's inline calls is limited if other source networks use the server.
+    /// The time at which the current window began, or `None` before the first window. A window is a period of length
+    /// [`WINDOW`] in which the time of this source network's inline calls is limited. The limit holds only if other
+    /// source networks use the server, too.
     window: Option<Instant>,
     /// The time that the server loop spent on inline calls of the source network since the start of the current window.
     inline: Duration,
@@ -35,7 +36,8 @@ impl Peers {
         self.0.get(&peer).map_or(0, |source| source.sessions)
     }
 
-    /// Returns the account of a source network. If the source network is new, its account is made.
+    /// Returns the account of the source network `peer`, which counts the bytes and files that its sessions have in
+    /// use. If the source network is new, a new account is made for it.
     pub(super) fn account(&mut self, peer: SourceNetwork) -> Account {
         self.0.entry(peer).or_default().account.clone()
     }

@@ -27,8 +27,8 @@ pub(super) struct SharedCq {
 }
 
 impl SharedCq {
-    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. If the device's
-    /// completion queues are too short for `sessions` sessions, the completion queue is for fewer sessions.
+    /// Makes a completion queue for `sessions` sessions with `per_session` work requests each. If the device does not
+    /// support a completion queue of this length, the completion queue has room for fewer sessions.
     pub(super) fn new(context: &Context, sessions: usize, per_session: u32) -> Result<Self, Error> {
         let most = context.attr().max_cqe;
         if most < per_session {
@@ -61,14 +61,15 @@ impl SharedCq {
         self.places
     }
 
-    /// Counts a session that has ended. The completions of this session may still take room in the completion queue.
+    /// Notes that one more session has ended. The completions of this session may still take room in the completion
+    /// queue.
     pub(super) fn session_ended(&mut self) {
         self.ended += 1;
     }
 
-    /// Makes room in the completion queue for one more session beside `sessions` open sessions. If the completion queue
-    /// may have no room left because of completions of ended sessions, the completion queue is polled until it is
-    /// empty.
+    /// Makes room in the completion queue for one more session. `sessions` is the number of open sessions. If
+    /// completions of ended sessions may take the room that the new session needs, the completion queue is polled until
+    /// it is empty.
     ///
     /// # Errors
     /// Fails with the device's error if the completion queue cannot be polled.
@@ -80,8 +81,8 @@ impl SharedCq {
     }
 
     /// Takes the oldest completion. Returns `None` if no completion is queued, or if the completion queue cannot be
-    /// polled. After a poll emptied the completion queue and all polled completions are taken, the next call also
-    /// returns `None`, without a poll.
+    /// polled. The completions of one poll are returned by several calls. If this poll emptied the completion queue,
+    /// the call after the last of its completions returns `None` without another poll.
     pub(super) fn next(&mut self) -> Option<Wc> {
         if self.taken.is_empty()
             && !std::mem::take(&mut self.drained)
@@ -93,10 +94,12 @@ impl SharedCq {
     }
 
     /// Polls at most [`BATCH`] completions, adds them to `self.taken`, and returns their number. If the number is below
-    /// [`BATCH`], the completion queue was emptied, so `self.ended` becomes 0.
+    /// [`BATCH`], the completion queue is empty now. `self.ended` then becomes 0, because no completions of ended
+    /// sessions are left in the completion queue.
     ///
     /// # Errors
-    /// Fails with the device's error. After an error, `self.taken` and `self.ended` are unchanged.
+    /// Fails with the device's error if the completion queue cannot be polled. After an error, `self.taken` and
+    /// `self.ended` are unchanged.
     fn poll(&mut self) -> Result<usize, Error> {
         let mut batch = [Wc::EMPTY; BATCH];
         let count = self.cq.poll(&mut batch)?;

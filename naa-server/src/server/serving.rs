@@ -31,9 +31,9 @@ use crate::{
 
 /// The longest time between two checks of the sessions' timers.
 const TIMER_PERIOD: Duration = Duration::from_millis(500);
-/// The longest time for which the server waits for the CM event of a host's disconnect after the work requests of the
-/// host's session were flushed. CM events and completions may reach the program on different paths, so the CM event of
-/// a disconnect may arrive before or after the flushed completions.
+/// After the work requests of a session were flushed, the server waits at most this time for the CM event of the host's
+/// disconnect. CM events and completions may reach the program on different paths, so the CM event of a disconnect may
+/// arrive before or after the flushed completions.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The time for which the server loop polls after a turn in which the loop service had work. After this time, the
@@ -236,8 +236,8 @@ impl Serving {
             Ok(Next::Call(request)) => self.call(id, request),
             Ok(Next::Close) => self.close(id, None),
             // Work requests are flushed not only after a failure, but also when the host disconnects. The CM event of a
-            // disconnect is a better reason for the end of the session than the flush, so the session ends only when
-            // this CM event arrives, or after [`GRACE`].
+            // disconnect says more about the end of the session than the flush does. The session therefore ends only
+            // when this CM event arrives, or after [`GRACE`].
             Err(SessionEnd::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
                 let serial = session.serial;
@@ -289,7 +289,8 @@ impl Serving {
             self.stats.sessions_rejected.add(1);
             let refused = self.stats.sessions_rejected.get();
             peer_line!(self.lines, WARN, peer, self.now, why, refused, "refused a host");
-            // Hosts in C use the text as a format string, so it contains no `%`, and it ends with a zero byte.
+            // Hosts in C use the private data of a REJ as a format string, so `text` contains no `%` and ends with a
+            // zero byte.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
             text.push(0);
             let _ = self.channel.reject(id, &text);

@@ -5,14 +5,14 @@ use verbs::{DeviceAttr, QpCap};
 
 use crate::config::Config;
 
-/// The number of work requests for which a session's send queue has room beside the WRITEs of a response and the work
-/// requests of a loop service. `SPARE_SENDS` work requests are enough for the advertisement, liveness probes and the
-/// response of a failed call.
+/// A session's send queue has room for the WRITEs of a response, for the work requests of a loop service, and for this
+/// number of other work requests. The other work requests are the advertisement, liveness probes and the response of a
+/// failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The lower limit of a reduction. If the completion queue is short, the server reduces the number of work requests
-/// that a loop service may have unfinished on a session, but not below `LEAST_STREAM_SENDS`. If the completion queue is
-/// too short for `LEAST_STREAM_SENDS` such work requests on each session, the server accepts fewer sessions.
+/// The lower limit for the number of work requests that a loop service may have unfinished on a session. If the
+/// completion queue is short, the server reduces this number, but not below `LEAST_STREAM_SENDS`. If the completion
+/// queue is too short even for `LEAST_STREAM_SENDS` on each session, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The maximum number of scatter-gather elements of a work request by which a loop service writes to a host that
 /// subscribed.
@@ -72,8 +72,9 @@ pub fn limit_regions(config: &mut Config, device: &DeviceAttr) {
         config.limits.max_regions = most;
     }
     config.limits.max_slots = config.limits.max_slots.min(most);
-    // If the device's completion queue is too short for `config.max_sessions` sessions, the number of parameters that a
-    // layout may have is reduced first. The server accepts fewer sessions only if this reduction is not enough.
+    // If the device's completion queue is too short for `config.max_sessions` sessions, this function reduces the
+    // number of parameters that a layout may have. The server accepts fewer sessions only if this reduction is not
+    // enough.
     let sessions = u32::try_from(config.max_sessions).unwrap_or(u32::MAX);
     if completions(config, device).saturating_mul(sessions) > device.max_cqe {
         config.limits.max_slots = config.limits.max_slots.min(config.limits.max_regions);

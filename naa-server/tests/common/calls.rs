@@ -1,4 +1,4 @@
-//! Calls of built-in functions that take longer than most calls with regions of the same size.
+//! Makes slow calls of built-in functions. Most other calls with regions of the same size take less time.
 
 use std::{
     io::Write,
@@ -68,7 +68,7 @@ impl TestCall {
         Self { what: what.into(), call, quota }
     }
 
-    /// Creates a call of a function with argument block and status block.
+    /// Creates a call of a built-in function. The call has an argument block with `arguments`, and a status block.
     pub(crate) fn of(what: impl Into<String>, arguments: Arguments, inputs: &[&[u8]], output: usize) -> Self {
         Self::of_limited(what, arguments, inputs, output, u64::MAX)
     }
@@ -146,8 +146,8 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. No other call of
-/// the function `code` with regions of `bytes` bytes is expected to take longer than the slowest of the returned calls.
+/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The slowest of the
+/// returned calls is expected to take as long as the slowest possible call with regions of this size.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<TestCall> {
     let room = bytes - 128;
     match code {

@@ -13,8 +13,8 @@ use verbs::{
     QpInit, QpNum, RecvWr, SendWr, WaitMode, WaitOn, Wake, Wc,
 };
 
-/// A device that has protection domains, memory regions, and completion queues that cannot be polled. The device makes
-/// no other objects.
+/// A device that has only protection domains, memory regions and completion queues. Its completion queues cannot be
+/// polled.
 pub(crate) struct DeviceModel {
     pub(crate) attr: DeviceAttr,
     state: Mutex<State>,

@@ -2,7 +2,8 @@
 
 use std::{env::VarError, fmt, str::FromStr};
 
-/// The environment variable with the choice, for programs whose command line has no option for the provider.
+/// The environment variable by which the user chooses a provider for programs whose command line has no option for this
+/// choice.
 pub const VARIABLE: &str = "NAA_PROVIDER";
 
 /// The provider that a program is to use.

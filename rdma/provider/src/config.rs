@@ -6,9 +6,9 @@ use verbs::Error;
 /// [`Chosen::open`](crate::Chosen::open) fails if a field requests something that the chosen provider cannot do.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceConfig {
-    /// True if opening the device is to fail when another socket holds the RoCE port of the address. If this is false
-    /// and another socket holds the port, the embedded provider opens a device that cannot listen. The verbs provider
-    /// ignores this field, because several processes can listen on one RDMA device.
+    /// Says what happens if another socket already holds the RoCE port of the device's address. If `must_listen` is
+    /// true, opening the device then fails. If `must_listen` is false, the embedded provider then opens a device that
+    /// cannot listen. The verbs provider ignores this field, because several processes can listen on one RDMA device.
     pub must_listen: bool,
     /// The maximum number of payload bytes per packet: one of the path MTUs from 256 to 4096. `None` stands for the
     /// largest path MTU that the interface's MTU allows. Only the embedded provider can limit the path MTU.

@@ -45,7 +45,7 @@ impl Machine {
     pub(crate) fn look(local: IpAddr, choice: ProviderChoice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
-        // The libraries of rdma-core are loaded only if the decision may be for the verbs provider.
+        // The libraries of rdma-core are loaded only if the verbs provider can be chosen.
         let wanted = choice == ProviderChoice::Verbs || (choice == ProviderChoice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }
@@ -117,8 +117,8 @@ fn no_device(local: IpAddr, devices: &[RdmaDevice]) -> String {
     unusable(local, devices).unwrap_or_else(|| format!("no RDMA device has {local}"))
 }
 
-/// Returns a text with the reason why the RDMA port with the address `local` cannot be used, or `None` if no RDMA port
-/// has this address.
+/// Returns a text with the reason why the RDMA port with the address `local` cannot be used. Returns `None` if no RDMA
+/// port has this address. The caller must already know that no RDMA port with this address can be used.
 fn unusable(local: IpAddr, devices: &[RdmaDevice]) -> Option<String> {
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
     let mut has = ports.filter(|(_, port)| port.gids.iter().any(|gid| gid.address == local));
@@ -152,8 +152,8 @@ fn addresses(devices: &[RdmaDevice]) -> String {
     let describe = |device: &RdmaDevice| {
         let gids = device.ports.iter().flat_map(|port| &port.gids);
         let mut found: Vec<_> = gids.map(|gid| gid.address.to_string()).collect();
-        // An address can have two entries in the GID table, one for RoCE v1 and one for RoCE v2, but the text names the
-        // address once.
+        // An address can have two entries in the GID table, one for RoCE v1 and one for RoCE v2. The returned text
+        // names such an address only once.
         found.dedup();
         let found = if found.is_empty() { "no address".into() } else { found.join(", ") };
         format!("{} with {found}", device.name)
@@ -181,8 +181,9 @@ mod tests {
         RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
-    /// Returns the text of the decision for `local` on a machine with `devices`; if `missing` is true, rdma-core is not
-    /// installed on the machine. If the decision is surprising, the returned text ends with `(!)`.
+    /// Decides for `local` on a machine with `devices`, and returns the decision and its reason as one text. If
+    /// `missing` is true, rdma-core is not installed on the machine. If the decision is surprising, the returned text
+    /// ends with `(!)`.
     fn decided(
         local: &str,
         choice: ProviderChoice,

@@ -40,10 +40,10 @@ pub struct Chosen {
     /// The name of the provider and the reason why it was chosen, as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// True if the program should report the decision to the user even though the user did not request a report. A
-    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. A decision for
-    /// the embedded provider is surprising if a soft-RoCE device has the address but rdma-core cannot be used, because
-    /// the user expects the verbs provider. A decision for the embedded provider is also surprising if the machine has
-    /// RDMA devices but none of them can serve the address, and the address is not a loopback address.
+    /// decision is surprising only if the user chose no provider and the embedded provider was chosen. There are two
+    /// such cases. In the first case, a soft-RoCE device has the address, so the user expects the verbs provider, but
+    /// rdma-core cannot be used. In the second case, the machine has RDMA devices, but none of them can serve the
+    /// address, and the address is not a loopback address.
     pub is_surprising: bool,
     local: IpAddr,
     choice: ProviderChoice,
@@ -58,7 +58,7 @@ pub struct Opened {
     /// The name of the provider and the reason why it was chosen, as a text for people: "verbs: rxe0 has 10.9.0.1".
     pub why: String,
     /// True if the program should report the choice of the provider to the user even though the user did not request a
-    /// report, as described at [`Chosen::is_surprising`].
+    /// report. [`Chosen::is_surprising`] describes when this is the case.
     pub is_surprising: bool,
 }
 

@@ -76,11 +76,11 @@ pub fn alloc(len: usize) -> io::Result<Memory> {
 /// Maps zeroed bytes like [`alloc`], but the bytes belong to the returned file, so that another process can map the
 /// file and share the bytes.
 ///
-/// The file has the name `name` in /proc, and a seal prevents changes of its size, so that no process that has the file
-/// can remove pages that are mapped.
+/// The file has the name `name` in /proc. Seals prevent changes of the file's size. Without the seals, a process that
+/// has the file could remove pages that other processes have mapped.
 ///
 /// # Errors
-/// Fails with [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or is longer than 249 bytes, and with
+/// Fails with [`io::ErrorKind::InvalidInput`] if `name` contains a zero byte or is longer than 249 bytes. Fails with
 /// [`io::ErrorKind::OutOfMemory`] if there is not enough memory or address space for the mapping.
 pub fn memfd(name: &str, len: usize) -> io::Result<(OwnedFd, Memory)> {
     shared(name, len, libc::F_SEAL_SEAL)
@@ -255,7 +255,7 @@ fn map_with(
 /// and the mapping keeps small pages.
 fn advise_huge(mapping: &OwnedMapping) {
     if mapping.len >= HUGE_PAGE {
-        // SAFETY: `mapping` owns the range, and the advice does not change its content.
+        // SAFETY: `mapping` owns the range, and the advice does not change the bytes in the range.
         unsafe { libc::madvise(mapping.addr, mapping.len, libc::MADV_HUGEPAGE) };
     }
 }

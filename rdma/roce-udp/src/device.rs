@@ -42,7 +42,7 @@ pub(crate) struct EmbeddedDevice {
     contenders: AtomicU32,
     /// Ends the sleep of a caller that is the progress owner.
     caller_waker: Waker,
-    /// Ends the sleep of the progress thread when it is the progress owner.
+    /// Ends the sleep of the progress thread while the progress thread is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
     /// True if a program armed a file descriptor while no thread was the progress owner. If `called` is true, the
@@ -56,9 +56,9 @@ pub(crate) struct EmbeddedDevice {
 #[derive(Debug)]
 struct State {
     engine: Engine,
-    /// The sleep of the progress owner on the socket; `None` if the progress owner does not sleep on the socket. The
-    /// first value is the time at which the sleep ends, or `None` if the sleep has no time limit. The second value
-    /// names the objects for which the progress owner waits.
+    /// Describes the sleep of the progress owner in [`EmbeddedDevice::sleep`]; `None` while the progress owner does not
+    /// sleep there. The first value is the time at which the sleep ends at the latest, or `None` if the sleep has no
+    /// time limit. The second value names the objects for which the progress owner waits.
     asleep: Option<(Option<Instant>, WaitOn)>,
     blocked: bool,
     contention: CpuContention,
@@ -240,8 +240,9 @@ impl EmbeddedDevice {
         }
     }
 
-    /// Yields, at most 64 times, until the other threads that want the lock have taken it, because a mutex does not
-    /// give the lock to the thread that has waited the longest.
+    /// Yields until the other threads that want the lock have taken it, but at most 64 times. A mutex does not give the
+    /// lock to the thread that has waited the longest. Without yields, the calling thread could take the lock again and
+    /// again while other threads wait for it.
     fn yield_to_contenders(&self) {
         for _ in 0..64 {
             if self.contenders.load(Ordering::Relaxed) == 0 {
@@ -253,9 +254,10 @@ impl EmbeddedDevice {
     }
 
     /// Makes the calling thread, which is the progress owner, sleep. The sleep ends when the socket or the file
-    /// descriptor `beside` becomes readable, when the socket becomes writable after its send buffer was full, when a
-    /// timer of the engine becomes due, at the time `until`, or when the thread's waker is used. `role` says if the
-    /// calling thread is the progress thread or a caller. Returns true if `beside` became readable.
+    /// descriptor `beside` becomes readable, or when the thread's waker is used. If the socket's send buffer was full,
+    /// the sleep also ends when the socket becomes writable. At the latest, the sleep ends when a timer of the engine
+    /// becomes due, or at the time `until`. `role` says if the calling thread is the progress thread or a caller.
+    /// Returns true if `beside` became readable.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -268,8 +270,8 @@ impl EmbeddedDevice {
         state.asleep = Some((wake_at, on));
         let want_write = state.blocked;
         // The device's lock is released during the sleep, so that other threads can use the engine. The sleep needs
-        // only the port. The sleeping thread has its own reference to the port, so the port stays open during the
-        // sleep.
+        // only the engine's UDP socket (`port`). The sleeping thread has its own reference to this socket, so the
+        // socket stays open during the sleep.
         let port = state.engine.port.clone();
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
@@ -280,8 +282,8 @@ impl EmbeddedDevice {
             waker.drain();
         }
         let mut state = self.lock();
-        // While the progress thread slept, a caller may have become the progress owner, and this caller may sleep now.
-        // The field `asleep` then describes the sleep of the caller, so the progress thread must not clear `asleep`.
+        // While the progress thread slept, a caller may have become the progress owner. If this caller sleeps now,
+        // `asleep` describes the sleep of the caller, so the progress thread must not clear `asleep`.
         if self.role.get().0 == role {
             state.asleep = None;
         }
@@ -293,8 +295,8 @@ impl EmbeddedDevice {
         /// The time after which the progress thread checks again which thread is the progress owner. If a caller waits
         /// again within this time, the caller usually becomes the progress owner before the progress thread does.
         const LINGER: Duration = Duration::from_micros(400);
-        /// The progress thread sleeps in `watch` if a caller is the progress owner, and if more than this number of
-        /// consecutive checks found no change of the [`ProgressOwner`].
+        /// While a caller is the progress owner, the progress thread checks for changes of the [`ProgressOwner`]. After
+        /// more than this number of consecutive checks without a change, the progress thread sleeps in `watch`.
         const QUIET_ROUNDS: u32 = 8;
         let (mut last, mut quiet) = (u32::MAX, 0_u32);
         while !self.closing.load(Ordering::Acquire) {
@@ -318,8 +320,8 @@ impl EmbeddedDevice {
     }
 
     /// Sleeps for up to a second while a caller is the progress owner. If the progress owner makes no turn during the
-    /// sleep, the progress thread makes turns itself, until the progress owner makes turns again or there is no more
-    /// work.
+    /// sleep, the progress thread makes turns itself. It stops when the progress owner makes turns again, or when there
+    /// is no more work.
     fn watch(&self, seen: OwnerSnapshot, linger: Duration) {
         /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
         /// whether there is work.

@@ -14,8 +14,8 @@ use verbs::{
 
 use crate::device::EmbeddedDevice;
 
-/// The device as programs use it: the device is closed when its last `Embedded` is dropped. The progress thread has a
-/// reference to the `EmbeddedDevice` but not to an `Embedded`, so the progress thread does not keep the device open.
+/// The driver of one embedded device. When the `Embedded` is dropped, the device is closed. The progress thread has a
+/// reference to the `EmbeddedDevice` but not to the `Embedded`, so the progress thread does not keep the device open.
 #[derive(Debug)]
 pub(crate) struct Embedded(pub(crate) Arc<EmbeddedDevice>);
 

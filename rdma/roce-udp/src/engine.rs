@@ -30,7 +30,8 @@ const RECEIVE_MESSAGES: usize = 16;
 const SEND_SEGMENTS: usize = 512;
 /// The size in bytes of a send batch's memory for headers, trailers and copied payload.
 const SEND_COPIED: usize = 1 << 20;
-/// The maximum number of packets that are sent per turn, so that receiving and other threads get their time.
+/// The maximum number of packets that are sent per turn. The limit leaves time for receiving datagrams and for other
+/// threads.
 const TURN_PACKETS: usize = 1024;
 /// The longest delay of a due timer of the endpoint. If datagrams are still in the socket when a timer is due, the
 /// datagrams are handled first, but for at most this time.
@@ -111,16 +112,16 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for the objects in `on`: a completion queue, an event channel, or both.
     ///
-    /// If an object of `on` is ready, and the device only has to send acknowledgements that may be sent late, the turn
-    /// leaves these acknowledgements unsent. The thread whose wait ends usually sends a message next, and the
-    /// acknowledgements are sent together with this message. A server, for example, sends its response and the
-    /// acknowledgement of the request with one system call. If the thread sends no message, the next turn of the engine
-    /// sends the acknowledgements. The next turn is made by the next thread that waits on the device, or by the
-    /// progress thread if no thread waits.
+    /// If an object of `on` is ready, the turn may leave acknowledgements unsent. It does so if these acknowledgements
+    /// may be sent late and the device has nothing else to send. The thread whose wait ends usually sends a message
+    /// next, and the acknowledgements are sent together with this message. A server, for example, sends its response
+    /// and the acknowledgement of the request with one system call. If the thread sends no message, the next turn of
+    /// the engine sends the acknowledgements. The next turn is made by the next thread that waits on the device, or by
+    /// the progress thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.counters.turns += 1;
-        // The clock is read before datagrams are received, and only timers that were due at this time are handled in
-        // this turn. So a datagram that arrived before a timer was due is handled before this timer, even if this
+        // The clock is read before datagrams are received. A turn handles only timers that were due when the clock was
+        // read. A datagram that arrived before a timer was due is therefore handled before this timer, even if this
         // thread was not scheduled for a long time. If more datagrams wait than one turn receives, the timer is delayed
         // for at most `MAX_TIMER_DELAY`.
         let mut now = self.now();
@@ -141,8 +142,8 @@ impl Engine {
     }
 
     /// Receives datagrams. Returns true if at least one datagram was a packet with a right ICRC for a queue pair of
-    /// this device or for the CM. If only unrelated datagrams arrive, the function returns false, because a flood of
-    /// them must not keep waiting threads awake.
+    /// this device or for the CM. If only other datagrams arrived, the function returns false, so that a flood of such
+    /// datagrams does not keep waiting threads awake.
     fn receive(&mut self, now: Time) -> bool {
         // An error of the socket is ignored here. If the socket cannot receive, the timers of unacknowledged requests
         // expire, and the sessions learn from the timers that their peers are silent.
@@ -164,8 +165,8 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends the acknowledgements that the last turn left unsent. A caller that may end a connection calls `settle`
-    /// before, because the next turn cannot send acknowledgements of a connection that has ended.
+    /// Sends the acknowledgements that the last turn left unsent. A caller that may end a connection must call `settle`
+    /// first, because the next turn cannot send acknowledgements of a connection that has ended.
     pub(crate) fn settle(&mut self) -> Turn {
         if self.held { self.transmit() } else { Turn::default() }
     }
@@ -236,9 +237,10 @@ impl Engine {
         true
     }
 
-    /// Splits each super-packet into single datagrams, because the interface cannot segment super-packets. A single
-    /// datagram has the IPv4 identification 0. The ICRC covers the identification, so the ICRC of each datagram whose
-    /// identification changes is corrected.
+    /// Splits each super-packet into single datagrams, because the interface cannot segment super-packets. The IPv4
+    /// identification of a datagram in a super-packet is its index there, and becomes 0 when the datagram is sent
+    /// alone. The ICRC covers the identification. The function therefore corrects the ICRC of each datagram whose
+    /// identification changes.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {
@@ -268,7 +270,8 @@ impl Engine {
             || on.channel.is_some_and(|channel| self.endpoint.channel_ready(channel))
     }
 
-    /// Notifies waiting threads, and programs that sleep on file descriptors, of objects that became ready.
+    /// Wakes the waiting threads whose objects have become ready. Signals the file descriptors whose objects have
+    /// become ready.
     pub(crate) fn notify(&mut self) {
         let endpoint = &self.endpoint;
         let ready = |on: &WaitOn| {

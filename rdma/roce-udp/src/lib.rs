@@ -75,7 +75,7 @@ use crate::{
 /// The options with which [`open`] opens a device.
 #[derive(Clone, Debug, Default)]
 pub struct EmbeddedConfig {
-    /// The limits and settings of the protocol.
+    /// The limits and settings of the device's endpoint, which implements the RoCEv2 protocol.
     pub config: Config,
     /// The settings of the device's UDP socket.
     pub port: PortConfig,
@@ -89,9 +89,9 @@ pub struct EmbeddedConfig {
     pub loss: Option<LossInjection>,
     /// The trace to which the device writes the packets that it refuses.
     pub trace: Option<Trace>,
-    /// True if each region keeps the access rights with which it was registered, as on NICs, so that
-    /// [`DeviceAttr::revokes`] is false. Tests set this option to check programs against devices that cannot revoke
-    /// access rights.
+    /// True if a region always keeps the access rights with which it was registered, as a region of a NIC does.
+    /// [`DeviceAttr::revokes`] is then false. Tests set this option to check programs against devices that cannot
+    /// revoke access rights.
     pub keeps_access: bool,
 }
 
@@ -109,10 +109,10 @@ impl roce::Entropy for SystemEntropy {
 
 /// Opens the embedded device on `local`, an address of this machine that is not a wildcard address.
 ///
-/// The first device on an address gets the UDP port 4791 of this address. A device with the UDP port 4791 may listen,
-/// and can connect to any RoCEv2 peer. A later device on the same address gets an ephemeral UDP port, cannot listen,
-/// and can connect only to peers of this provider. `DeviceAttr::can_listen` is true if the device has the UDP port
-/// 4791.
+/// The first device on an address gets the UDP port 4791 of this address. A device with the UDP port 4791 can listen,
+/// and can connect to any RoCEv2 peer. A later device on the same address gets an ephemeral UDP port. Such a device
+/// cannot listen, and can connect only to peers that also use the embedded provider. `DeviceAttr::can_listen` is true
+/// if the device has the UDP port 4791.
 ///
 /// # Errors
 /// Fails with the errors of [`Port::bind`], [`socket::local_mtu`] and [`path_mtu`], and with [`Error::Io`] if the
@@ -144,8 +144,8 @@ pub fn open(local: IpAddr, options: &EmbeddedConfig) -> Result<Context, Error> {
         can_listen: cannot_listen.is_none(),
         revokes: !options.keeps_access,
     };
-    // The random numbers come from the operating system, because RKeys, PSNs and queue pair numbers are the protocol's
-    // only secrets.
+    // RKeys, PSNs and queue pair numbers are the protocol's only secrets, so attackers must not be able to guess them.
+    // The generator of these random numbers therefore gets its seed from the operating system.
     let entropy = SystemEntropy(ChaCha20Rng::from_os_rng());
     let endpoint = Endpoint::new(config.clone(), max_path_mtu, Box::new(entropy));
     let device = EmbeddedDevice::start(Engine::new(endpoint, port, options), attr, cannot_listen)?;

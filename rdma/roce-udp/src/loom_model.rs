@@ -1,8 +1,10 @@
-//! Runs the model checker over many orders in which callers start and end their waits while the progress thread runs.
+//! Runs the model checker on two callers and the progress thread of one device. The model checker tries many orders in
+//! which the callers start and end their waits.
 //!
 //! The model uses the crate's own code for the word that stores the progress owner ([`ProgressOwnerWord`]) and for the
-//! waiters. Simple types replace the device's lock, the sleep on the socket, the packets, and the parking of threads.
-//! Parking has no time-out in the model, so the model checker finds a lost wake-up as a deadlock.
+//! waiters. Simple types replace the device's lock, the socket on which the progress thread sleeps, the packets, and
+//! the parking of threads. Parking has no time-out in the model, so the model checker finds a lost wake-up as a
+//! deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -21,7 +23,7 @@ use crate::{
 struct State {
     waiters: Waiters,
     ready: [bool; 2],
-    /// Whether the progress thread sleeps on the socket.
+    /// Whether the progress thread sleeps on `waker`. A real progress thread sleeps until its socket is readable.
     asleep: bool,
     /// The caller that is the progress owner.
     caller: Option<usize>,
@@ -32,7 +34,7 @@ struct State {
 struct DeviceModel {
     role: ProgressOwnerWord,
     state: Mutex<State>,
-    /// Wakes the progress thread from its sleep on the socket.
+    /// Wakes the progress thread, which sleeps here instead of on a socket.
     waker: Condvar,
 }
 
@@ -118,8 +120,8 @@ impl DeviceModel {
         }
     }
 
-    /// Makes the progress thread, which calls this function, sleep on the socket while it is the progress owner.
-    /// Returns true if the waits of all callers have ended, and false if a caller became the progress owner.
+    /// Lets the calling progress thread sleep for as long as it is the progress owner. Returns true if the waits of all
+    /// callers have ended, and false if a caller became the progress owner.
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {

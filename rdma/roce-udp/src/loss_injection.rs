@@ -9,14 +9,15 @@ use rand_core::{RngCore, SeedableRng};
 pub struct LossInjection {
     /// The number of lost datagrams per million.
     pub per_million: u32,
-    /// The seed of the random numbers. Runs with the same seed and the same `per_million` lose the datagrams at the
-    /// same positions in the sequence of received datagrams, for example the third and the ninth.
+    /// The seed of the random numbers. Two runs with the same seed and the same `per_million` lose datagrams at the
+    /// same positions in the sequence of received datagrams. For example, both runs lose the third and the ninth
+    /// datagram.
     pub seed: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Dropper {
-    /// A datagram is lost if its random number is below this value.
+    /// A datagram is lost if the random number that is drawn for it is below this value.
     threshold: u32,
     rng: ChaCha8Rng,
 }

@@ -62,8 +62,8 @@ impl ProgressOwnerWord {
         (Self::decode(word), word >> 2)
     }
 
-    /// Stores `to` if `from` accepts the stored value. Returns the value that was stored before. If `from`
-    /// does not accept the stored value, returns this value as an error.
+    /// Stores `to` if the function `from` returns true for the stored value, and returns the value that was stored
+    /// before. If `from` returns false, the stored value stays and is returned as an error.
     fn update(
         &self,
         from: impl Fn(ProgressOwner) -> bool,
@@ -113,9 +113,9 @@ impl ProgressOwnerWord {
     }
 
     pub(crate) fn awake(&self) {
-        // An exchange also reads the old value of `deep`, while a store would only write `deep`. If the
-        // exchange reads a value that a caller wrote in `pass_on`, the progress thread also sees the progress
-        // owner that this caller stored before it wrote `deep`.
+        // An exchange also reads the old value of `deep`, while a store would only write `deep`. In `pass_on`, a caller
+        // stores the progress owner and then writes `deep`. If the exchange reads what this caller wrote to `deep`, the
+        // progress thread also sees the progress owner that the caller stored.
         self.deep.swap(false, Ordering::AcqRel);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A device has one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
 //! flag DF (don't fragment). A packet that is sent alone has the IPv4 identification 0. The IPv4 identification of a
-//! packet in a super-packet is the packet's index. The ICRC covers the identification, so the device must know the
-//! identification when it computes the ICRC.
+//! packet in a super-packet is the index of the packet in the super-packet. The ICRC covers the identification, so the
+//! device must know the identification when it computes the ICRC.
 
 mod holder;
 
@@ -62,9 +62,9 @@ impl Port {
     /// Binds a socket to `local`: a concrete address of this machine, with port 0 for an ephemeral port.
     ///
     /// # Errors
-    /// Fails with `Invalid` if `local` is a wildcard, multicast or broadcast address, with `AddressInUse` and the
-    /// holder if another socket has the address, with `NoDevice` if the address is not of this machine, and otherwise
-    /// with `Io`.
+    /// Fails with `Invalid` if `local` is a wildcard, multicast or broadcast address, and with `NoDevice` if it is not
+    /// an address of this machine. Fails with `AddressInUse`, which names the holder, if another socket has the
+    /// address. All other failures are `Io`.
     pub fn bind(local: SocketAddr, config: &PortConfig) -> Result<Self, Error> {
         let mut local = local;
         local.set_ip(local.ip().to_canonical());
@@ -80,8 +80,8 @@ impl Port {
         // All options are set before the bind, so that no datagram arrives while the socket has the default options.
         required_options(&socket, local).map_err(failed("cannot set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
-        // A Linux kernel that cannot segment does not know `UDP_SEGMENT`, and would send a super-packet as one
-        // datagram.
+        // A Linux kernel that cannot segment does not know `UDP_SEGMENT`. Such a Linux kernel would send a super-packet
+        // as one datagram, so the port then sends no super-packets.
         let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
         let recv_buffer =
             enlarge(&socket, config.receive_buffer).map_err(failed("cannot size the receive buffer"))?;
@@ -91,14 +91,14 @@ impl Port {
     }
 
     /// Returns the address to which the socket is bound. If the port 0 was requested, the address has the port that the
-    /// kernel chose.
+    /// Linux kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
     /// Returns the size of the receive buffer in bytes. The Linux kernel counts its own overhead as a part of this
-    /// size. The kernel sets twice the requested size, or twice the limit `net.core.rmem_max` if the limit applies and
-    /// is lower.
+    /// size, and therefore doubles the requested size. If the limit `net.core.rmem_max` applies and is lower than the
+    /// requested size, the Linux kernel doubles this limit instead.
     pub fn recv_buffer(&self) -> usize {
         self.recv_buffer
     }
@@ -118,16 +118,16 @@ impl Port {
         self.gso.store(false, Ordering::Relaxed);
     }
 
-    /// Receives available messages, without waiting. Returns the number of messages that are now in `batch`; 0 means
-    /// that no usable message has arrived. If [`RecvBatch::is_full`] is true, more messages may be waiting in the
-    /// socket.
+    /// Receives the messages that have arrived, without waiting. A message here is a datagram, or several datagrams
+    /// that the Linux kernel merged. Returns the number of messages that are now in `batch`; 0 means that no usable
+    /// message has arrived. If [`RecvBatch::is_full`] is true, the socket may have more messages.
     ///
     /// # Errors
-    /// Fails if the operating system cannot receive on the socket. Up to eight errors that only report about datagrams
-    /// that this socket sent earlier are ignored in each call.
+    /// Fails if the operating system cannot receive on the socket. Some errors only report what happened to datagrams
+    /// that this socket sent earlier. Each call ignores up to eight errors of this kind.
     pub fn recv(&self, batch: &mut RecvBatch) -> io::Result<usize> {
-        // These errors are reports from routers and peers about datagrams that were sent earlier; each failed system
-        // call removes one report, so receiving is tried again.
+        // These errors are reports from routers and peers about datagrams that were sent earlier. Each failed system
+        // call removes one report, so another attempt to receive can succeed.
         const REPORTED: [i32; 8] = [
             libc::ECONNREFUSED,
             libc::EHOSTUNREACH,
@@ -162,7 +162,7 @@ impl AsFd for Port {
     }
 }
 
-/// Sets the options that RoCEv2 needs, and that every kernel since 4.18 has.
+/// Sets the socket options that RoCEv2 needs. Every Linux kernel since version 4.18 has these options.
 fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> {
     let options: &[(option::SocketOption, libc::c_int)] = if local.is_ipv4() {
         &[
@@ -231,7 +231,7 @@ pub struct Ready {
 }
 
 /// Sleeps until one of at most 31 ports is readable (or writable, if `want_write`), until `waker` is used, or until
-/// `timeout` has passed; if `timeout` is `None`, the sleep has no time limit.
+/// `timeout` has passed. If `timeout` is `None`, the sleep has no time limit.
 ///
 /// The time limit has a resolution of nanoseconds, but the Linux kernel may wake the thread later by the thread's timer
 /// slack, which is 50 us by default.

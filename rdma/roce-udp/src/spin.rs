@@ -20,9 +20,10 @@ pub(crate) struct Spinner {
 /// delay the response of this peer.
 ///
 /// A thread that yields its core to a busy thread gets the core back only some milliseconds later. At the next
-/// wake-ups, the Linux kernel also prefers the busy thread. So a wait that spins again to find out whether the
-/// contention has ended may lose some milliseconds. If the contention has not ended, the next pause in which adaptive
-/// waits do not spin is twice as long as the last one, but not longer than [`Self::LONGEST`].
+/// wake-ups, the Linux kernel also prefers the busy thread. A wait can find out only by spinning whether the contention
+/// has ended, and may lose some milliseconds each time. After contention was found, there is therefore a pause, in
+/// which adaptive waits do not spin. If contention is found again just after the pause, the next pause is twice as
+/// long, but not longer than [`Self::LONGEST`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuContention {
     /// The time until which adaptive waits do not spin, and the length of this pause in spinning.
@@ -71,15 +72,16 @@ impl Spinner {
 }
 
 impl CpuContention {
-    /// If a yield takes longer than this time, another thread has had the core. Otherwise a yield takes about a
-    /// microsecond.
+    /// If a yield takes longer than this time, another thread has had the core. A yield takes about a microsecond if no
+    /// other thread gets the core.
     const LONG_YIELD: Duration = Duration::from_micros(25);
     /// The time for which adaptive waits do not spin after contention was found for the first time.
     const FIRST: Duration = Duration::from_millis(20);
     /// The longest time for which adaptive waits do not spin after contention was found.
     const LONGEST: Duration = Duration::from_millis(640);
-    /// If a wait finds contention within this time after a pause in spinning, the contention that caused the pause
-    /// counts as still lasting, and the next pause is up to twice as long.
+    /// If a wait finds contention within this time after a pause in spinning, this is regarded as the contention that
+    /// caused the pause. The next pause is then twice as long, up to [`Self::LONGEST`]. If a wait finds contention
+    /// later, the next pause has the length [`Self::FIRST`].
     const AGAIN: Duration = Duration::from_millis(5);
 
     /// Records that an adaptive wait yielded its core at `begin` and got it back at `end`.

@@ -44,7 +44,8 @@ mod model {
         }
     }
 
-    /// Parks without a time limit, because the model has no time and no code may depend on a time-out.
+    /// Parks without a time limit, because the model checker has no time. Code that needs the time-out would therefore
+    /// hang in the model checker.
     pub(crate) fn park_timeout(_: std::time::Duration) {
         park();
     }

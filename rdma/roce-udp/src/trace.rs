@@ -11,7 +11,7 @@ use roce::{Observer, Refusal, RefusalCause, Time};
 /// A packet that a device received and did not execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedPacket {
-    /// The time since the device was opened.
+    /// The time at which the packet was refused, counted from the opening of the device.
     pub at: Duration,
     /// The UDP address of the sender.
     pub from: SocketAddr,
@@ -52,8 +52,7 @@ pub struct Taken {
     /// The recorded packets, the oldest first, at most [`Trace::ROOM`].
     pub packets: Vec<RefusedPacket>,
     /// The number of refused packets that were not recorded, because the trace already contained [`Trace::ROOM`]
-    /// packets. The length of the trace is limited, because a peer can send any number of packets that the device
-    /// refuses.
+    /// packets. Without this limit, a peer could fill the memory with packets that the device refuses.
     pub missed: u64,
 }
 

@@ -22,8 +22,8 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Waiter {
     on: WaitOn,
-    /// True if the other waiters already use all spare cores, so that this waiter, if it spins, would take the progress
-    /// owner's core.
+    /// True if the other waiters already use all spare cores. In an adaptive wait, this waiter then sleeps at once,
+    /// because by spinning it would take the progress owner's core.
     contended: bool,
     state: AtomicU8,
     thread: Thread,
@@ -141,8 +141,8 @@ impl Waiters {
         }
     }
 
-    /// Forgets the requests of [`Self::interrupt`] to end the next wait on a destroyed object. `gone` returns
-    /// true for a destroyed object.
+    /// Forgets the calls of [`Self::interrupt`] that have not ended a wait yet, if their objects are destroyed. `gone`
+    /// returns true for a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }

@@ -27,8 +27,8 @@ fn a_second_device_on_an_address_dials_only() {
     let text = second.create_channel().unwrap().listen(0, 1).unwrap_err().to_string();
     let holder = format!("this device cannot listen: {ip}:4791 is held by process {} (", std::process::id());
     assert!(text.starts_with(&holder), "{text}");
-    // The device `second` does not hold the UDP port 4791 of `ip`, but must still be able to connect: to a device with
-    // another address, and to the device of `first`, which holds the port.
+    // The device `second` does not hold the UDP port 4791 of `ip`, but must still be able to connect. It connects to a
+    // device with another address, and to the device of `first`, which holds the port.
     for peer in [&Side::new(), &first] {
         let second = Side::on(second.clone());
         connect(&second, peer);

@@ -1,5 +1,5 @@
-//! Measures the cost of a device that has nothing to do. The test measures the processor time of its process, so no
-//! other test runs in this process.
+//! Measures the processor time that a device takes while it has nothing to do. The test measures the processor time of
+//! its whole process, so no other test runs in this process.
 #![allow(unsafe_code)]
 
 mod side;

@@ -48,8 +48,8 @@ fn ping_pong(side: &Side, peer: &Mr, number: u32, rounds: u32, mode: WaitMode, f
     assert_eq!(side.cq.poll_one().unwrap(), None, "a completion too many");
 }
 
-/// Runs ping-pong on many connections, with a thread at each end of each connection. Returns the rounds per second of
-/// all connections together.
+/// Runs ping-pong on many connections, with a thread at each end of each connection. Returns the number of rounds that
+/// all connections together made per second.
 fn round_rate(connections: u32, rounds: u32, mode: impl Fn(u32) -> WaitMode + Sync) -> f64 {
     let devices = [(); 2].map(|_| device(address(), &EmbeddedConfig::default()));
     let ends: Vec<_> = (0..connections)
@@ -201,7 +201,7 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
             match unsafe { libc::fork() } {
                 0 => {
                     let code = in_child(&a, &target);
-                    // SAFETY: `_exit` ends the child at once.
+                    // SAFETY: `_exit` takes no pointers, and ends the child process at once.
                     unsafe { libc::_exit(code) }
                 }
                 child => assert_eq!(exit_code(child), 0, "step of the child that went wrong"),
@@ -213,9 +213,9 @@ fn a_forked_child_is_told_and_the_parent_goes_on() {
     assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
 }
 
-/// Calls methods of the device in a forked child process, where each call in the array `results` must fail with
-/// `Error::Forked`. Returns the position in this array, counted from 1, of the first call that does not fail with this
-/// error, or 0 if all calls fail with this error.
+/// Calls methods of the device in a forked child process. Each call whose result is in the array `results` must fail
+/// with `Error::Forked`. Returns the position in this array, counted from 1, of the first call that does not fail with
+/// this error. Returns 0 if all calls fail with this error.
 fn in_child(a: &Side, target: &Mr) -> i32 {
     let driver = a.context.driver();
     let wr = SendWr {
@@ -300,8 +300,8 @@ fn an_interrupt_ends_one_wait() {
 }
 
 /// A caller becomes the progress owner in place of the sleeping progress thread, and then sleeps itself. When the
-/// progress thread wakes up, it must not clear the field `asleep` of the device, because the field describes the sleep
-/// of the caller now.
+/// progress thread wakes up, it must not clear the field `asleep` of the device, because this field now describes the
+/// caller, which still sleeps.
 #[test]
 fn an_interrupt_reaches_who_took_over_from_the_thread() {
     let side = Side::new();
@@ -321,7 +321,8 @@ fn an_interrupt_reaches_who_took_over_from_the_thread() {
     }
 }
 
-/// The calls of `interrupt` come at different moments of a thread's waits, and each call must end one wait.
+/// One thread calls `interrupt` at different moments while another thread waits again and again. Each call must end one
+/// wait of the other thread.
 #[test]
 fn interrupts_race_with_waits() {
     let side = Side::new();

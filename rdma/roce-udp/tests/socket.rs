@@ -17,13 +17,13 @@ fn port(ip: &str, config: &PortConfig) -> Port {
     Port::bind(SocketAddr::new(ip.parse().expect("an IP address"), 0), config).expect("a loopback port")
 }
 
-/// A datagram whose bytes depend on its number and on their positions.
+/// Returns the bytes of a datagram. Each byte depends on the number of the datagram and on the position of the byte.
 fn pattern(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at * 7 + (at >> 8)) as u8).collect()
 }
 
-/// Puts `body` into the batch as a copied header, a gathered middle and a copied trailer; returns the datagram's IP
-/// identification.
+/// Puts `body` into the batch in three pieces. The header and the trailer are copied; the middle stays in `body`, and
+/// the batch stores a pointer to it. Returns the datagram's IP identification.
 fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     let mut segment = batch.segment(to, body.len()).expect("room");
     let id = segment.ip_id();

@@ -22,8 +22,8 @@ use roce_udp::{
 use side::Side;
 use verbs::{CmEvent, ConnParam};
 
-/// The seven datagrams are sent as three messages: a super-packet of four, a super-packet of two, and a single
-/// datagram.
+/// The lengths of the seven datagrams in bytes. The Linux kernel gets the datagrams as a super-packet of four
+/// datagrams, a super-packet of two, and a single datagram.
 const LENS: [usize; 7] = [4112, 4112, 4112, 100, 4128, 4112, 4112];
 const IDS: [u16; 7] = [0, 1, 2, 3, 0, 1, 0];
 
@@ -127,8 +127,8 @@ fn ip(arguments: &str) -> io::Result<()> {
 }
 
 /// Makes a veth pair between this network namespace and the network namespace of `thread`. A veth pair can carry a
-/// whole super-packet, but the test must see the datagrams one by one, so the option `gso_max_segs 1` makes the Linux
-/// kernel split each super-packet before it enters the pair.
+/// whole super-packet, but the test must see the datagrams one by one. The option `gso_max_segs 1` therefore makes the
+/// Linux kernel split each super-packet before it enters the veth pair.
 fn connect(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;

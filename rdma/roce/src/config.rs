@@ -44,8 +44,8 @@ pub struct Config {
     /// made sends the code 0, with which the peer waits for 655 ms.
     pub rnr_timer: u8,
     /// The maximum number of bytes in flight of one queue pair before the first acknowledgement. The default of 32 KiB
-    /// is low, because a peer's UDP socket has room for only about 50 packets of 4 KiB if its receive buffer has the
-    /// default size of Linux.
+    /// is low, because the receive buffer of a peer's UDP socket may be small. With the default size of Linux, it has
+    /// room for only about 50 packets of 4 KiB.
     pub initial_window_bytes: u32,
     /// The maximum number of bytes in flight of one queue pair.
     pub max_window_bytes: u32,

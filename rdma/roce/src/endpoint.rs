@@ -40,8 +40,9 @@ pub struct DatagramMeta {
     /// The local address and port at which the datagram arrived.
     pub to: SocketAddr,
     /// The index of the datagram in the super-packet in which it was received. If the sender uses the embedded
-    /// provider, this index is probably the datagram's IPv4 identification: the sender's Linux kernel numbers the
-    /// datagrams of a super-packet from 0, and the receiver's Linux kernel can merge the same datagrams again.
+    /// provider, this index is probably the datagram's IPv4 identification. The sender's Linux kernel numbers the
+    /// datagrams of a super-packet from 0. The receiver's Linux kernel can merge the same datagrams into a super-packet
+    /// again.
     pub index: u16,
 }
 
@@ -169,8 +170,8 @@ impl Endpoint {
         }
     }
 
-    /// Builds the next packet to send in `out`; returns false if there is no packet to send. Each queue pair may send
-    /// `Config::burst` packets before the next queue pair's turn.
+    /// Builds the next packet in `out` and returns true; returns false if there is no packet to send. Each queue pair
+    /// may send `Config::burst` packets before the next queue pair's turn.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
         if self.poll_cm_transmit(out) {
             return true;
@@ -192,13 +193,13 @@ impl Endpoint {
         false
     }
 
-    /// Returns true if no packet waits to be sent, except acknowledgements that may be sent late. A late
+    /// Returns true if no packet waits to be sent, or if all waiting packets are late acknowledgements. A late
     /// acknowledgement may wait until the program has posted its response to the message, so that the acknowledgement
     /// and the response are sent together.
     pub fn owes_only_late_acks(&self) -> bool {
         /// The maximum number of queue pairs that one call of `owes_only_late_acks` checks. If more than `MOST` queue
-        /// pairs may have packets to send, `owes_only_late_acks` returns false, because checking all these queue pairs
-        /// would take more time than late acknowledgements save.
+        /// pairs may have packets to send, `owes_only_late_acks` returns false. Checking all these queue pairs would
+        /// take more time than late acknowledgements save.
         const MOST: usize = 64;
         !self.has_cm_transmit()
             && self.ready.len() <= MOST

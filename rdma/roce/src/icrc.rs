@@ -7,10 +7,10 @@
 //! ICRC is computed. The ICRC is stored little-endian.
 //!
 //! The ICRC covers the IPv4 identification, which a UDP socket does not report to the receiver. CRC is linear, so the
-//! receiver can compute four bytes of the IPv4 header from the received ICRC: the identification and the fragment word,
-//! which consists of the flags and the fragment offset. The receiver refuses the packet if the computed fragment word
-//! is not that of an unfragmented packet with a set DF bit. Only the rule [`IdRule::Exact`] also permits a clear DF
-//! bit.
+//! receiver can compute four bytes of the IPv4 header from the received ICRC. These bytes are the identification and
+//! the fragment word, which consists of the flags and the fragment offset. The receiver refuses the packet if the
+//! computed fragment word is not that of an unfragmented packet with a set DF bit. Only the rule [`IdRule::Exact`] also
+//! permits a clear DF bit.
 
 mod cache;
 
@@ -126,11 +126,12 @@ impl Icrc {
 
     /// Adds payload bytes to the ICRC. This method does not get the payload bytes: the closure `fold` reads them and
     /// reduces them to 128 bytes. The argument of `fold` is the current CRC register. The ICRC is computed from the 128
-    /// bytes instead of the bytes that `fold` read. The CRC of the 128 bytes, computed from a CRC register of 0, must
-    /// be equal to the CRC of the bytes that `fold` read, computed from the current CRC register. Returns false and
-    /// adds nothing if `fold` returns `None`.
+    /// bytes instead of the bytes that `fold` read. After the 128 bytes, a CRC register that starts at 0 must have the
+    /// same value as the current CRC register would have after the bytes that `fold` read. Returns false and adds
+    /// nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
-        // The functions of `Hasher` return and take the CRC register with all bits inverted.
+        // The functions of `Hasher` return and take the CRC register with all bits inverted, so the values are inverted
+        // here (`!`).
         let Some(folded) = fold(!self.0.clone().finalize()) else { return false };
         self.0 = Hasher::new_with_initial(!0);
         self.0.update(&folded);
@@ -168,17 +169,17 @@ pub fn compute<'a>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
     /// The packet must have this IPv4 identification. With the rule `Exact`, two of the 2^32 values of the ICRC are
-    /// accepted, one for a set DF bit and one for a clear DF bit, so the ICRC checks the packet like a checksum of 31
-    /// bits.
+    /// accepted: one for a set DF bit and one for a clear DF bit. The ICRC therefore checks the packet like a checksum
+    /// of 31 bits.
     Exact(u16),
     /// The packet must have an IPv4 identification below 128. A sender that numbers the datagrams of each super-packet
     /// from 0 uses only identifications below 128, because a super-packet has at most 128 datagrams. The receiver
-    /// accepts the ICRCs of these 128 identifications, which are 2^7 of the 2^32 values of the ICRC, so the ICRC checks
+    /// accepts the ICRC of each of these identifications: 2^7 of the 2^32 values of the ICRC. The ICRC therefore checks
     /// the packet like a checksum of 25 bits.
     Below128,
-    /// The packet may have any IPv4 identification. The receiver computes the 16 bits of the identification from the 32
-    /// bits of the ICRC, so the ICRC checks the packet only like a checksum of 16 bits. With the rule `Any`, the ICRC
-    /// still detects every single-bit error.
+    /// The packet may have any IPv4 identification. The receiver accepts the ICRC of each of the 2^16 identifications:
+    /// 2^16 of the 2^32 values of the ICRC. The ICRC therefore checks the packet only like a checksum of 16 bits. With
+    /// the rule `Any`, the ICRC still detects every single-bit error.
     Any,
 }
 
@@ -210,8 +211,9 @@ pub enum Mismatch {
 /// packet is right.
 #[derive(Clone, Debug, Default)]
 pub struct Solver {
-    /// A direct-mapped cache of results of the function `retreat_by`. An entry is an argument of `retreat_by` and the
-    /// result for this argument. An empty entry has 0 in place of the argument of `retreat_by`.
+    /// A direct-mapped cache of results of the function `retreat_by`, which computes a power of x. An entry is an
+    /// argument of `retreat_by` and the result for this argument. An empty entry has 0 in place of the argument of
+    /// `retreat_by`.
     factors: [(u32, u32); 16],
 }
 
@@ -229,8 +231,8 @@ impl Solver {
     /// identification, so all 32 bits of its ICRC serve to detect errors.
     ///
     /// # Errors
-    /// Fails with [`Mismatch`] if the datagram has no room for BTH and ICRC, if it is longer than a UDP payload can be,
-    /// or if the ICRC is wrong with every identification that `rule` permits.
+    /// Fails with [`Mismatch::Length`] if the datagram has no room for BTH and ICRC, or is longer than a UDP payload
+    /// can be. Fails with another [`Mismatch`] if the ICRC is wrong with every identification that `rule` permits.
     pub fn verify(
         &mut self,
         flow: &Flow,
@@ -288,9 +290,9 @@ impl Solver {
         let id = guess ^ u16::from_be_bytes([difference[0], difference[1]]);
         // RoCEv2 senders set the DF bit of the IPv4 header, so this side computed the ICRC with a set DF bit. If
         // `difference[2]` is 0x40, the packet has a clear DF bit. A packet with a clear DF bit is accepted with the
-        // rule `Exact`, and refused with the other rules. If the rule `Any` accepted a clear DF bit, the ICRC would not
-        // detect an error in bit 1579 or in bit 14870, where bit 0 is the first bit of the identification: such an
-        // error changes the ICRC in the same way as a clear DF bit together with another identification.
+        // rule `Exact`, and refused with the other rules. The rule `Any` accepts no clear DF bit, because the ICRC
+        // would then not detect an error in bit 1579 or in bit 14870 (bit 0 is the first bit of the identification).
+        // Such an error changes the ICRC in the same way as a clear DF bit together with another identification.
         match (rule, [difference[2], difference[3]]) {
             (_, [0, 0]) | (IdRule::Exact(_), [0x40, 0]) => Ok(id),
             _ => Err(Mismatch::Icrc),
@@ -326,7 +328,7 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// The entry with the index k is x^(-8 * 2^k) modulo the CRC polynomial; a multiplication by this entry undoes the
+/// The entry with the index k is x^(-8 * 2^k) modulo the CRC polynomial. A multiplication by this entry undoes the
 /// effect of 2^k zero bytes on the CRC register.
 const INVERSES: [u32; 17] = {
     let mut inverse = ONE;
@@ -351,8 +353,8 @@ fn retreat_by(bytes: u32) -> u32 {
     used.fold(ONE, |product, (_, factor)| multiply(product, *factor))
 }
 
-/// Changes the ICRC of an IPv4 datagram of `datagram_len` bytes from the IP identification `from` to the identification
-/// `to`.
+/// Corrects the ICRC of a packet whose IPv4 identification changes from `from` to `to`. `datagram_len` is the number of
+/// bytes of the UDP payload, including the ICRC.
 ///
 /// CRC is linear, so the difference between the old and the new ICRC depends only on `from`, `to` and `datagram_len`.
 pub fn renumber(icrc: &mut [u8; ICRC_LEN], datagram_len: usize, from: u16, to: u16) {

@@ -1,5 +1,5 @@
-//! Maps whose keys are numbers that this stack chose. A cheap hash is safe, because a peer can cause look-ups but
-//! cannot choose the keys in the map.
+//! Maps with a cheap hash, whose keys are numbers that this stack chose. A peer can cause look-ups, but cannot choose
+//! the keys in the map. It therefore cannot fill the map with keys of equal hashes, which would make look-ups slow.
 
 use std::{
     collections::HashMap,

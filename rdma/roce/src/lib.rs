@@ -3,8 +3,8 @@
 //! The caller passes bytes, time and memory as arguments, and polls for packets, completions and events. An
 //! [`Endpoint`] is one device on one local address. The module [`endpoint`] describes the order of calls.
 //!
-//! This crate follows the InfiniBand Architecture Specification vol. 1 (chapters 9 and 12), its annex A17 (RoCEv2), and
-//! the Linux driver `drivers/infiniband/sw/rxe`, which shows the behaviour of peers in practice.
+//! This crate follows the InfiniBand Architecture Specification vol. 1 (chapters 9 and 12) and its annex A17 (RoCEv2).
+//! The crate also follows the Linux driver `drivers/infiniband/sw/rxe`, which shows the behaviour of peers in practice.
 //!
 //! In the example, an endpoint starts to connect, and its caller takes the first packet, which is a REQ. An endpoint's
 //! caller sends the endpoint's packets by UDP, and passes received datagrams to [`Endpoint::handle_datagram`].

@@ -60,7 +60,8 @@ impl MrTable {
     /// Registers a region with new keys.
     ///
     /// # Errors
-    /// Returns [`Error::Exhausted`] if RKeys contain the region's slot ([`RKeys::WithSlot`]) and all slots are in use.
+    /// Returns [`Error::Exhausted`] if all slots of the table are in use. The number of slots is limited only with
+    /// [`RKeys::WithSlot`].
     pub(crate) fn insert(
         &mut self,
         pd: PdId,
@@ -113,7 +114,7 @@ impl MrTable {
         Ok(())
     }
 
-    /// Returns the slot of the region with this LKey. Fails with [`Error::NotFound`] if no region has this LKey, and
+    /// Returns the slot of the region with this LKey. Fails with [`Error::NotFound`] if no region has this LKey. Fails
     /// with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     pub(crate) fn check_access(&self, lkey: u32, access: Access) -> Result<u32, Error> {
         let slot = self.by_lkey.get(&lkey).copied();

@@ -51,9 +51,9 @@ impl TimerTable {
 ///
 /// The field `of` maps each key to its deadline. The heap has an entry for each key, and the time of the entry is never
 /// later than the key's deadline. When a deadline becomes later, only the field `of` is changed, because changing the
-/// heap costs more. When the time of a heap entry has come, but the key's deadline is later, [`Self::pop`] replaces the
-/// entry by an entry with the time of the deadline. [`Self::next`] returns the earliest time in the heap, which may be
-/// earlier than the next deadline.
+/// heap costs more. The time of a heap entry can therefore come before the key's deadline. [`Self::pop`] then replaces
+/// the entry by an entry with the time of the deadline. [`Self::next`] returns the earliest time in the heap, which may
+/// be earlier than the next deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Deadlines<K> {
     heap: BinaryHeap<Reverse<(Time, K)>>,

@@ -8,8 +8,8 @@ use crate::time::Time;
 pub trait Window: Debug + Send {
     /// Returns the number of packets that may be unacknowledged, at least 1.
     fn packets(&self) -> u32;
-    /// Notes that `n` packets were acknowledged. `full` is true if the window had room for at most one more packet
-    /// before the packets were acknowledged.
+    /// Notes that `n` packets were acknowledged. `full` is true if, before this acknowledgement, the window had room
+    /// for at most one more packet.
     fn on_ack(&mut self, n: u32, full: bool);
     /// Notes that packets were lost. The requester detects the loss by a sequence NAK, by missing READ responses, or by
     /// an expired retransmission timer. An expiry that only causes a tail probe does not count as a loss.
@@ -19,8 +19,8 @@ pub trait Window: Debug + Send {
 }
 
 /// A window that doubles in each round trip up to a threshold, and above the threshold grows by two packets in each
-/// round trip. After a loss or a congestion notification, the window is reduced only by a quarter, because a loss need
-/// not come from congestion: bad cables lose packets, too.
+/// round trip. After a loss or a congestion notification, the window is reduced only by a quarter. A loss need not come
+/// from congestion, because bad cables lose packets, too.
 #[derive(Clone, Debug)]
 pub struct Aimd {
     window: u32,

@@ -76,8 +76,8 @@ fn every_cm_message_reencodes_to_its_bytes() {
         let mad = Mad::decode(raw).unwrap_or_else(|e| panic!("MAD {n}: {e}"));
         kinds[usize::from(mad.message.attribute()) - 0x10] += 1;
         assert_eq!(mad.encode(), *raw, "MAD {n}");
-        // Linux kernels set only those bits of a REQ or REP that belong to a field of [`CmMessage`], so a new MAD with
-        // the same fields has the same bytes.
+        // Linux kernels set only those bits of a REQ or REP that belong to a field of [`CmMessage`]. A new MAD with the
+        // same fields therefore has the same bytes.
         if matches!(mad.message, CmMessage::Req(_) | CmMessage::Rep(_)) {
             assert_eq!(Mad::new(mad.tid, mad.message).encode(), *raw, "MAD {n}");
         }

@@ -386,9 +386,9 @@ fn acknowledgements_are_requested_four_times_per_window_and_at_the_end() {
     pair.transmit();
     let asking = pair.sent.iter().filter(|p| p.bth.ack_req).map(|p| p.psn() - PSN_A).collect::<Vec<_>>();
     // `asking` has the numbers of the packets that request an acknowledgement, counted from 0. The congestion window is
-    // 16 packets, and A requests an acknowledgement with every fourth packet (3, 7), with the last packet of the first
-    // message (9), and with the fourth packet after packet 9 (13). Packet 15 fills the congestion window, so it
-    // requests an acknowledgement although packet 13 has requested one.
+    // 16 packets, so A requests an acknowledgement with every fourth packet (3, 7). The last packet of the first
+    // message (9) also requests one, and so does the fourth packet after it (13). Packet 15 fills the congestion
+    // window, so it requests an acknowledgement although packet 13 has requested one.
     assert_eq!(asking, [3, 7, 9, 13, 15]);
 }
 

@@ -132,7 +132,7 @@ fn queues_take_as_many_requests_as_they_were_created_for() {
     exhausted(pair.b.endpoint.post_recv(pair.b.qp, &RecvWr { wr_id: 9, sges: &sges }), 3);
 }
 
-/// Posts the work request `op` with the payload `payload` at A.
+/// Posts the work request `op` with the payload `payload` to the queue pair of `pair.a`.
 fn post(pair: &mut Pair, op: SendOp, payload: Payload<'_>) -> Result<(), Error> {
     let flags = SendFlags::SIGNALED;
     pair.a.endpoint.post_send(pair.a.qp, &SendWr { wr_id: 1, op, payload, flags })

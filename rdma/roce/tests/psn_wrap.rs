@@ -1,4 +1,4 @@
-//! PSNs have 24 bits and wrap. A packet is ahead of the expected PSN if its PSN is 1 to 2^23 - 1 later, modulo 2^24; a
+//! PSNs have 24 bits and wrap. A packet is ahead of the expected PSN if its PSN is 1 to 2^23 - 1 later, modulo 2^24. A
 //! packet with any other unexpected PSN is behind the expected PSN (IBTA vol. 1, 9.7.2).
 
 mod pair;

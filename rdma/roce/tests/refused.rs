@@ -408,7 +408,8 @@ fn remote_access_that_is_withdrawn_in_the_middle_of_a_message() {
 }
 
 /// Makes A send a WRITE packet, and delivers an acknowledgement with the syndrome `syndrome` for this packet to A.
-/// Returns the cause for which A refuses the acknowledgement, or `None` if A does not refuse it, and A's completions.
+/// Returns the cause for which A refuses the acknowledgement, and A's completions. The cause is `None` if A does not
+/// refuse the acknowledgement.
 fn answered(syndrome: Syndrome) -> (Option<RefusalCause>, Vec<(u64, WcStatus)>) {
     let mut pair = Pair::new();
     pair.silence(A);

@@ -1,5 +1,5 @@
-//! The connections of an event channel. The table below lists the events of librdmacm, the actions that they cause, and
-//! the CM events for the program.
+//! The connections of one event channel of librdmacm. The table below lists the events of librdmacm, the actions that
+//! they cause, and the CM events for the program.
 //!
 //! | state | event | action | CM event for the program | next state |
 //! |---|---|---|---|---|
@@ -49,11 +49,12 @@ const POLLS: u32 = 64;
 /// the same time limit of 98 seconds.
 const LONGEST: Duration = Duration::from_secs(98);
 
-/// A queue pair that a connection shares with the driver's table. The connection changes the state of the queue pair.
-/// The program may destroy the queue pair at any time; the value is `None` from then on.
+/// A queue pair that a connection shares with the driver's table of queue pairs. The connection changes the state of
+/// the queue pair. The program can destroy the queue pair at any time; the `Option` is `None` from then on.
 pub(crate) type SharedQp = Arc<Mutex<Option<sys::RawQp>>>;
 
-/// Locks the queue pair. The locked value is `None` if the queue pair is destroyed.
+/// Locks a queue pair that a connection shares with the driver. The locked value is `None` if the queue pair is
+/// destroyed.
 pub(crate) fn lock_qp(qp: &SharedQp) -> MutexGuard<'_, Option<sys::RawQp>> {
     qp.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -89,8 +90,8 @@ enum State {
 
 #[derive(Debug)]
 struct CmConnection {
-    // Rust drops `raw` before `state`, so that the `rdma_cm_id` in `raw` is destroyed before the connection's reference
-    // to the queue pair in `state` is dropped.
+    // `raw` is declared before `state`, so Rust drops `raw` first. The `rdma_cm_id` in `raw` is thus destroyed while
+    // `state` still has its reference to the connection's queue pair.
     raw: sys::RawCmId,
     state: State,
 }
@@ -115,7 +116,8 @@ pub(crate) struct Channel {
     connections: Mutex<CmConnections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
-    /// A waker that ends the sleep of other threads when this process itself queues a CM event.
+    /// A waker for threads that sleep until a CM event arrives. It ends their sleep when this process queues a CM event
+    /// that does not come from the Linux kernel.
     pub(crate) queued: Waker,
     max_reads: (u8, u8),
 }
@@ -136,15 +138,15 @@ impl Channel {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the ids of the connections and listeners that were not destroyed.
+    /// Returns the ids of the connections and listeners that the program has not destroyed yet.
     pub(crate) fn connections_left(&self) -> Vec<CmId> {
         self.connections().by_id.keys().copied().collect()
     }
 
     pub(crate) fn listen(&self, id: CmId, local: SocketAddr, backlog: u32) -> Result<u16, Error> {
         let raw = sys::RawCmId::new(&self.raw)?;
-        // The table stays locked while the listener starts, so that a thread that takes a connection request finds the
-        // listener in the table.
+        // The table of connections stays locked until the new listener is in the table. A thread that takes a
+        // connection request for this listener waits for the lock, and then finds the listener.
         let mut connections = self.connections();
         raw.bind(local).and_then(|()| raw.listen(backlog)).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::AddressInUse {
@@ -196,7 +198,8 @@ impl Channel {
         let State::Asked { reads } = connection.state else {
             return Err(Error::Invalid("the connection does not wait to be accepted"));
         };
-        // The passive side uses the ACK timeout of the request, so the ACK timeout in `param` is not checked.
+        // The side that accepts a connection uses the ACK timeout of the peer's REQ. So the ACK timeout in `param` is
+        // not used and not checked.
         param.check_codes(0)?;
         let reads = within(within((param.responder_resources, param.initiator_depth), reads), self.max_reads);
         let guard = lock_qp(qp);
@@ -343,9 +346,10 @@ impl CmConnections {
         self.asked.is_none_or(|at| now.saturating_duration_since(at) >= interval)
     }
 
-    /// Returns true if this poll must request CM events from the Linux kernel: if a connection is being set up, if CM
-    /// events were never requested, or if this is the `POLLS`-th poll since the last request. `is_due` decides by the
-    /// time whether to request CM events; this method decides by the number of polls, so it needs no clock.
+    /// Returns true if this poll must request CM events from the Linux kernel. One of three conditions is sufficient: a
+    /// connection is being set up, CM events were never requested, or this is the `POLLS`-th poll since the last
+    /// request. The similar method `is_due` looks at the time since the last request. This method counts polls instead,
+    /// so it needs no clock.
     fn is_worth_asking(&mut self) -> bool {
         self.polls += 1;
         self.pending > 0 || self.asked.is_none() || self.polls >= POLLS

@@ -13,8 +13,8 @@ const CLASS: &str = "/sys/class/infiniband";
 pub struct RdmaDevice {
     /// The device's name, for example `mlx5_0` or `rxe0`.
     pub name: String,
-    /// True if the device is a software device (rxe or siw). A device is recognised as a software device by the file
-    /// `parent` in its sysfs folder.
+    /// True if the device is a software device (rxe or siw). A device counts as a software device if its sysfs folder
+    /// contains a file `parent`.
     pub is_soft: bool,
     /// The device's RDMA ports, in the order of their numbers.
     pub ports: Vec<RdmaPort>,
@@ -58,11 +58,11 @@ pub struct Gid {
 pub struct Owner {
     /// The name of the device, for example `mlx5_0` or `rxe0`.
     pub device: String,
-    /// The number of the port, counted from 1.
+    /// The number of the RDMA port, counted from 1.
     pub port: u8,
     /// The index of the address in the port's GID table.
     pub gid_index: u32,
-    /// True if the device is a software device of the Linux kernel that uses an ordinary network interface.
+    /// True if the device is a software device (rxe or siw), which uses an ordinary network interface.
     pub is_soft: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn devices() -> Vec<RdmaDevice> {
     devices_under(Path::new(CLASS))
 }
 
-/// Returns the active port of `devices` that has a RoCE v2 GID with the address `local`.
+/// Returns the active RDMA port of `devices` that has a RoCE v2 GID with the address `local`.
 pub fn owner_of(devices: &[RdmaDevice], local: IpAddr) -> Option<Owner> {
     let local = local.to_canonical();
     let ports = devices.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));

@@ -28,8 +28,8 @@ use crate::{
     waiting::Waiting,
 };
 
-/// If a software device reports a maximum message size that is smaller than this number of bytes, this driver reports
-/// this number instead. rxe reports 8 MiB, although rxe accepts larger messages.
+/// The smallest maximum message size in bytes that this driver reports for a software device. The driver does not
+/// report the 8 MiB that rxe reports, because rxe accepts larger messages.
 const SOFT_MESSAGE: u32 = 1 << 30;
 /// The maximum number of bytes of inline data in one work request. No caller of the driver interface uses more than 512
 /// bytes of inline data, and a larger limit would make send queues shorter.
@@ -224,8 +224,8 @@ impl Driver for Ibv {
     fn destroy_cq(&self, cq: CqId) -> Result<(), Error> {
         self.check_process()?;
         let queue = self.queue(cq)?;
-        // Only the `IbvCq` in the driver's table and the queue pairs hold references to a completion queue. The `IbvCq`
-        // holds one reference, so more than one reference means that a queue pair uses the completion queue.
+        // References to a completion queue are held only by queue pairs, and by the `IbvCq` in the driver's table. The
+        // `IbvCq` holds one reference, so more than one reference means that a queue pair uses the completion queue.
         if Arc::strong_count(&queue.cq) > 1 {
             return Err(Error::Busy("the completion queue has queue pairs"));
         }
@@ -388,8 +388,8 @@ impl Driver for Ibv {
     }
 
     fn interrupt(&self, on: WaitOn) {
-        // If `on` contains only destroyed objects, this function does nothing: no new wait can begin on a destroyed
-        // object, and a wait that began before the destruction is not ended.
+        // If `on` contains only destroyed objects, this function does nothing. No new wait can begin on a destroyed
+        // object. This function does not end a wait that began before the destruction.
         if let Some(queue) = on.cq.and_then(|id| self.queues.get(id)) {
             queue.interrupt.set();
         } else if let Some(channel) = on.channel.and_then(|id| self.channels.get(id)) {

@@ -1,8 +1,8 @@
 //! The verbs provider, which is a driver on rdma-core for NICs and for the Linux kernel's soft-RoCE.
 //!
 //! librdmacm and libibverbs are loaded when a device is opened, so that the same binary also runs on machines without
-//! these libraries. [`devices`], which reads only sysfs, and [`owner_of`], which searches only the result of
-//! [`devices`], need neither librdmacm nor libibverbs.
+//! these libraries. [`devices`] and [`owner_of`] need neither library: `devices` reads only sysfs, and `owner_of`
+//! searches only the result of `devices`.
 //!
 //! This crate starts no thread. The device itself executes one-sided operations, so no thread has to execute them. The
 //! program polls for completions, or sleeps on a completion channel. This crate takes CM events from librdmacm whenever
@@ -44,18 +44,18 @@ use verbs::{Context, Error};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerbsConfig {
     /// If true, memory that the program has deregistered stays registered with the device. A kept registration ends
-    /// after the object that keeps the memory mapped ([`verbs::Memory::owner`]) is dropped, or when a new registration
-    /// fails for lack of memory. If the program registers the same buffer with the same rights again while its
-    /// registration is kept, the call costs almost nothing. The RKey of a kept registration stays valid after the end
-    /// of the session that used the RKey. Servers do not set this option, because a host could otherwise use the RKey
-    /// of an earlier session.
+    /// some time after the owner of the memory ([`verbs::Memory::owner`]) is dropped. All kept registrations end when a
+    /// new registration fails for lack of memory. If the program registers a buffer again with the same rights while
+    /// its registration is kept, the new registration costs almost no time. The RKey of a kept registration stays valid
+    /// after the end of the session that used the RKey. Servers do not set this option, because a host could otherwise
+    /// use the RKey of an earlier session.
     pub keep_registrations: bool,
 }
 
 /// Loads the libraries of rdma-core, and thereby checks that rdma-core is installed.
 ///
 /// # Errors
-/// Returns [`Error::NoDevice`], which names the packages to install, if the libraries cannot be loaded.
+/// Returns [`Error::NoDevice`] if the libraries cannot be loaded. The text of the error names the packages to install.
 pub fn load() -> Result<(), Error> {
     sys::load().map(drop)
 }

@@ -1,17 +1,18 @@
-//! The errors of operations that lock memory, with the exceeded limit and a remedy.
+//! Makes the errors of failed operations that lock memory. If the limit of locked memory can be the cause, the error
+//! contains the limit and a remedy.
 
 use std::{fs, io};
 
 use verbs::Error;
 
-/// Returns the error for a failed operation that pins memory. `what` is the verb phrase of the error text, for example
+/// Returns the error for a failed operation that locks memory. `what` is the verb phrase of the error text, for example
 /// `makes no queue pair`.
 pub(crate) fn refused(what: &str, error: io::Error) -> Error {
     let limit = fs::read_to_string("/proc/self/limits").ok().and_then(|text| soft_limit(&text));
     explained(what, error, limit)
 }
 
-/// Returns the error for a failed operation that pins memory. `limit` is the soft limit of locked memory in bytes;
+/// Returns the error for a failed operation that locks memory. `limit` is the soft limit of locked memory in bytes;
 /// `None` means that there is no limit.
 fn explained(what: &str, error: io::Error, limit: Option<u64>) -> Error {
     match (error.raw_os_error(), limit) {

@@ -16,7 +16,7 @@ use crate::sys::{self, Waker};
 
 /// The maximum number of completions that a wait takes from the device at once.
 const BATCH: usize = 16;
-/// The limit of a poll that takes all completions. The limit is larger than the number of completions in any queue.
+/// The maximum number of completions of a poll that takes all completions of a queue. No queue has as many completions.
 const ALL: usize = usize::MAX;
 
 pub(crate) fn waker() -> Result<Waker, Error> {
@@ -24,7 +24,7 @@ pub(crate) fn waker() -> Result<Waker, Error> {
 }
 
 /// A request to end one wait on a completion queue or on an event channel. `Driver::interrupt` makes the request. The
-/// request is a flag, and `waker` wakes the thread that sleeps in the wait.
+/// flag `set` stores the request, and `waker` wakes a thread that sleeps in the wait.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     set: AtomicBool,
@@ -44,9 +44,9 @@ impl Interrupt {
     /// Clears the request to end the wait. Returns true if there was a request.
     pub(crate) fn take(&self) -> bool {
         // The flag is loaded before it is swapped, because a load is cheaper and spinning threads call this function
-        // often. This function does not drain the waker: `set` sets the flag first and writes to the waker later, so a
-        // drain here could come before the write and have no effect. Instead, a thread that sleeps on the waker's file
-        // descriptor drains the waker when the thread wakes up.
+        // often. This function does not drain the waker, that is, does not make its eventfd unreadable again. The
+        // method `set` sets the flag first and writes to the eventfd later, so a drain here could come before the write
+        // and have no effect. Instead, a thread that sleeps on the eventfd drains the waker when the thread wakes up.
         self.set.load(Ordering::Acquire) && self.set.swap(false, Ordering::AcqRel)
     }
 }
@@ -58,7 +58,8 @@ pub(crate) struct IbvCq {
     taken: Mutex<Taken>,
 }
 
-/// The completions and the error that were taken from the device and that the program has not polled yet.
+/// The completions that were taken from the device before the program polled them, and an error that the program has
+/// not received yet.
 #[derive(Debug, Default)]
 struct Taken {
     completions: VecDeque<Wc>,
@@ -123,9 +124,9 @@ impl IbvCq {
         Ok(!taken.completions.is_empty() || taken.error.is_some())
     }
 
-    /// Removes the completions of a destroyed queue pair. A device may keep the completions of a destroyed queue pair,
-    /// and may give the number of the destroyed queue pair to a new queue pair. The kept completions would then count
-    /// as completions of the new queue pair.
+    /// Removes the completions of a destroyed queue pair. A device may keep these completions, and may give the QPN of
+    /// the destroyed queue pair to a new queue pair. The kept completions would then count as completions of the new
+    /// queue pair.
     pub(crate) fn forget(&self, qp: QpNum) {
         let mut taken = self.taken();
         // An error is ignored, because a failed queue has no completions to remove and reports the error to the next

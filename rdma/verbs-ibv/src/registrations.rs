@@ -145,8 +145,8 @@ impl Registrations {
         let failed = |error| memlock::refused(&format!("does not register {} bytes", memory.len()), error);
         match sys::RawMr::new(pd, memory, access) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) => {
-                // All kept registrations are dropped before the second attempt to register `memory`, because kept
-                // registrations pin memory, and the amount of pinned memory is limited.
+                // Kept registrations pin memory, and the amount of pinned memory is limited. All kept registrations are
+                // therefore dropped before the second attempt to register `memory`.
                 let gone = self.tables().take_kept();
                 drop(gone);
                 sys::RawMr::new(pd, memory, access).map_err(failed)
@@ -155,8 +155,9 @@ impl Registrations {
         }
     }
 
-    /// Returns an error if the region was registered without the rights in `access`. The device keeps the rights with
-    /// which the region was registered, because a NIC needs much time for revoking rights, or cannot revoke them.
+    /// Returns an error if `access` contains a right that the region did not get when it was registered. The device
+    /// keeps the rights with which the region was registered, because a NIC needs much time for revoking rights, or
+    /// cannot revoke them.
     pub(crate) fn set_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         let tables = self.tables();
         let most = tables.regions.get(&lkey).ok_or_else(|| unknown_mr(lkey))?.access;

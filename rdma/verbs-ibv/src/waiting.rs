@@ -52,8 +52,8 @@ impl Waiting<'_> {
         self.queue.map_or(Ok(false), IbvCq::is_ready).map_err(|e| Error::io("cannot poll for completions", e))
     }
 
-    /// Returns true if the program can take a CM event. If `now` is given, the function requests CM events from the
-    /// Linux kernel only after the minimum time (`ASKING`) since the last request.
+    /// Returns true if the channel has a CM event for the program. If `now` is given, the function requests CM events
+    /// from the Linux kernel only if the minimum time (`ASKING`) has passed since the last request.
     fn channel_is_ready(&self, now: Option<Instant>) -> Result<bool, Error> {
         self.channel.map_or(Ok(false), |channel| channel.is_ready(now, self.new_id))
     }
@@ -92,8 +92,8 @@ impl Waiting<'_> {
         Ok(None)
     }
 
-    /// Arms the file descriptors for a thread that will sleep on them in its own event loop. Returns false if a
-    /// completion or a CM event can already be polled.
+    /// Prepares the file descriptors to announce the next completion or CM event to a thread that will sleep on them in
+    /// its own event loop. Returns false if a completion or a CM event can already be polled.
     pub(crate) fn arm(&self) -> Result<bool, Error> {
         (self.check)()?;
         let failed = |e: io::Error| Error::io("the completion queue cannot be armed", e);
@@ -113,8 +113,9 @@ impl Waiting<'_> {
             if let Some(queue) = self.queue {
                 queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
             }
-            // The queue, the channel and the request to end the wait are checked once more, because
-            // completions that arrived before the queue was armed are not announced.
+            // A completion that arrived before the queue was armed is not announced, so the queue is polled again after
+            // it was armed. The request to end the wait and the channel are checked here, too, because the loop also
+            // comes here after each sleep.
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);
             }

@@ -1,9 +1,9 @@
 //! Decides how many connections of each source are admitted, and which connection must be closed to make room
 //! for a new connection. The source of a connection is usually its source network.
 //!
-//! A server admits a fixed number of connections. An [`Admission`] can also count connection requests that the server
-//! has not accepted yet, as if they were connections. A source with many connections must not keep other sources out.
-//! If the maximum number of connections is already admitted when a connection arrives, [`Admission::decide`] decides
+//! A server admits at most a fixed number of connections. An [`Admission`] can also count connection requests that the
+//! server has not accepted yet, as if they were connections. A source with many connections must not keep other sources
+//! out. A connection can arrive while the maximum number of connections is admitted. [`Admission::decide`] then decides
 //! which connection must be closed: usually a connection of the source with the most connections. [`Admission`] only
 //! decides which connections are admitted; it contains no connection and reads no clock.
 
@@ -142,18 +142,18 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
     /// Returns the connection of another source that must be closed to make room for a new connection from `source`.
     /// Never returns a connection for which `may` returns false. Returns `None` if no connection may be closed.
     ///
-    /// Another source can lose a connection if it has at least two connections more than `source` has. If `source` has
-    /// no connection, another source can even lose its only connection, but not while a request of that connection is
-    /// in progress. A connection of the source with the most connections is displaced first. Among the connections of
-    /// one source, the oldest connection that had no request yet is displaced first, and the oldest idle connection is
-    /// displaced next. A connection with a request in progress is displaced after all other connections, unless its
-    /// source has more than half of all connections. A source with more than half of all connections must not keep
-    /// other sources out by requests that never end.
+    /// Another source can lose a connection if that other source has at least two connections more than `source` has.
+    /// If `source` has no connection, another source can even lose its only connection, but not while a request of that
+    /// connection is in progress. A connection of the source with the most connections is displaced first. Among the
+    /// connections of one source, the oldest connection that had no request yet is displaced first, and the oldest idle
+    /// connection is displaced next. A connection with a request in progress is displaced after all other connections,
+    /// unless its source has more than half of all connections. A source with more than half of all connections must
+    /// not keep other sources out by requests that never end.
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
         // If even the source with the most connections has too few connections to lose one, no other source can lose a
-        // connection, so the connections need not be searched.
+        // connection. In this case, the connections need not be searched.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;

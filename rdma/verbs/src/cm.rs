@@ -18,8 +18,8 @@ pub struct ConnParam {
     pub responder_resources: u8,
     /// The number of READs that this side may have outstanding at the peer.
     pub initiator_depth: u8,
-    /// The number of retries, 0-7, that a requester makes after time-outs before a request fails. An RDMA device also
-    /// counts retries after sequence errors. Both sides use the value of the active side.
+    /// The number of retries, 0-7, that a requester makes after time-outs before a request fails. On an RDMA device,
+    /// the limit also includes retries after sequence errors. Both sides use the value of the active side.
     pub retry_count: u8,
     /// The number of retries, 0-7, that the peer may make after an RNR NAK of this side; 7 means that there is no
     /// limit.
@@ -63,8 +63,8 @@ impl ConnParam {
     }
 }
 
-/// Both ends of a connection. If the connection request came from a peer, the remote port is the port that the
-/// request's private data claims.
+/// The addresses and ports of both ends of a connection. If a peer sent the connection request, the remote port is the
+/// port that the private data of the request states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
     /// The address and TCP-space port of this side.
@@ -111,7 +111,7 @@ impl RejectReason {
     pub const INVALID_TRANSPORT: Self = Self(9);
     /// Reason 10: the rejecting side still has an earlier connection with the queue pair of the request.
     pub const STALE_CONNECTION: Self = Self(10);
-    /// Reason 26: the path MTU of the request is larger than the rejecting side's link allows.
+    /// Reason 26: the path MTU of the request is larger than the rejecting side supports.
     pub const INVALID_PATH_MTU: Self = Self(26);
     /// Reason 28: the peer's program rejected the request.
     pub const CONSUMER_DEFINED: Self = Self(28);

@@ -100,7 +100,7 @@ pub struct DeviceAttr {
     pub name: String,
     /// The local address of the device.
     pub address: IpAddr,
-    /// The maximum number of bytes of payload per packet that this device's link allows.
+    /// The largest path MTU that the device supports, in bytes.
     pub max_path_mtu: u32,
     /// The maximum number of bytes of inline data in one work request.
     pub max_inline_data: u32,
@@ -116,7 +116,7 @@ pub struct DeviceAttr {
     pub max_cq: u32,
     /// The maximum number of completions that a completion queue can hold.
     pub max_cqe: u32,
-    /// The largest message in bytes.
+    /// The maximum length of a message in bytes.
     pub max_msg: u64,
     /// True if peers can connect to the device. Peers cannot connect if another socket holds the UDP port 4791 of the
     /// device's address.
@@ -127,7 +127,7 @@ pub struct DeviceAttr {
     pub revokes: bool,
 }
 
-/// How a thread waits.
+/// How a thread waits for completions and CM events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitMode {
     /// Poll without ever sleeping. Spinning has the lowest latency and keeps one core busy.
@@ -196,17 +196,17 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
-    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory. An exception
-    /// is a verbs provider with the option `keep_registrations`, which keeps the registration for a later call of
-    /// [`reg_mr`](Self::reg_mr) with the same memory.
+    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory. The verbs
+    /// provider has an option `keep_registrations`, which is an exception: it keeps the registration for a later call
+    /// of [`reg_mr`](Self::reg_mr) with the same memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
     /// Creates a completion queue with room for `depth` completions.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if the device has no room for another completion queue, with [`Error::Invalid`]
-    /// if `depth` is 0, and with [`Error::Invalid`] or [`Error::Exhausted`] if `depth` is more than
-    /// [`DeviceAttr::max_cqe`].
+    /// Fails with [`Error::Exhausted`] if the device has no room for another completion queue. Fails with
+    /// [`Error::Invalid`] if `depth` is 0. Fails with [`Error::Invalid`] or [`Error::Exhausted`] if `depth` is more
+    /// than [`DeviceAttr::max_cqe`].
     fn create_cq(&self, depth: u32) -> Result<CqId, Error>;
     /// Destroys a completion queue and the completions in it.
     ///
@@ -223,8 +223,8 @@ pub trait Driver: Send + Sync + 'static {
     /// work requests for the send queue cannot.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if the device has no room for another queue pair, and with [`Error::Invalid`] or
-    /// [`Error::Exhausted`] if a size in `init` is more than the device allows.
+    /// Fails with [`Error::Exhausted`] if the device has no room for another queue pair. Fails with [`Error::Invalid`]
+    /// or [`Error::Exhausted`] if a size in `init` is more than the device allows.
     fn create_qp(&self, init: &QpInit) -> Result<QpNum, Error>;
     /// Destroys the queue pair. Work requests that are still in the queues get no completion, as in libibverbs.
     fn destroy_qp(&self, qp: QpNum) -> Result<(), Error>;
@@ -234,9 +234,9 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with the index of the first work request that was not posted, together with the [`Error`] of this work
     /// request. The call fails with [`Error::Exhausted`] if the send queue is full. The embedded provider also reports
-    /// [`Error::QpState`] if the queue pair is not connected, and [`Error::LocalProtection`] if the region of an LKey
-    /// does not cover a scatter-gather element or does not permit the access. The call fails with [`Error::Invalid`] if
-    /// the device refuses the work request.
+    /// [`Error::QpState`] if the queue pair is not connected. It reports [`Error::LocalProtection`] if a scatter-gather
+    /// element does not lie inside the region of its LKey, or if the region does not permit the access. The call fails
+    /// with [`Error::Invalid`] if the device refuses the work request.
     fn post_send(&self, qp: QpNum, wrs: &[SendWr<'_>]) -> Result<(), (usize, Error)>;
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
@@ -265,9 +265,9 @@ pub trait Driver: Send + Sync + 'static {
     /// [`Error::Busy`] if another listener has the port. If `port` is 0 and no port is free, the embedded provider
     /// fails with [`Error::Exhausted`].
     fn listen(&self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error>;
-    /// Starts to connect `qp` to the listener at `remote`, whose port is a TCP-space port (RDMA_PS_TCP). The program
-    /// must call [`next_event`](Self::next_event) repeatedly or wait on `channel` until the attempt ends, because the
-    /// verbs provider continues the attempt only during these calls.
+    /// Starts to connect `qp` to the listener at `remote`, whose port is a TCP-space port (RDMA_PS_TCP). The verbs
+    /// provider continues the attempt only while the program calls [`next_event`](Self::next_event) or waits on
+    /// `channel`. The program must therefore do so repeatedly until the attempt ends.
     ///
     /// # Errors
     /// Fails with [`Error::Invalid`] if a value of `param` is out of range, or if `remote` is not of the address family
@@ -283,16 +283,16 @@ pub trait Driver: Send + Sync + 'static {
     /// call.
     ///
     /// # Errors
-    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before or if a value of `param` is out of
-    /// range, and with [`Error::QpState`] or [`Error::Io`] if the queue pair cannot be connected.
+    /// Fails with [`Error::Invalid`] if the request was accepted or rejected before, or if a value of `param` is out of
+    /// range. Fails with [`Error::QpState`] or [`Error::Io`] if the queue pair cannot be connected.
     fn accept(&self, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error>;
     /// Rejects a connection request with the reason [`CONSUMER_DEFINED`](crate::RejectReason::CONSUMER_DEFINED) and at
     /// most 148 bytes of private data. The program must not use `id` afterwards.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the request does not exist any more, with [`Error::Invalid`] if the request
-    /// was accepted, was rejected or has expired, and with [`Error::Invalid`] or [`Error::Io`] if `private_data` is too
-    /// long.
+    /// Fails with [`Error::NotFound`] if the request does not exist any more. Fails with [`Error::Invalid`] if the
+    /// request was accepted, was rejected or has expired. Fails with [`Error::Invalid`] or [`Error::Io`] if
+    /// `private_data` is too long.
     fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error>;
     /// Disconnects the connection `id`: flushes the queue pair and notifies the peer. The CM event
     /// [`CmEvent::Disconnected`] follows.
@@ -329,8 +329,8 @@ pub trait Driver: Send + Sync + 'static {
     /// The embedded provider fails with [`Error::Invalid`] if [`descriptor`](Self::descriptor) was not called before
     /// for the same `on`.
     fn arm(&self, on: WaitOn) -> Result<bool, Error>;
-    /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
-    /// any thread.
+    /// Ends one wait on `on`. If another thread is waiting on `on`, its wait ends. Otherwise, the next wait of any
+    /// thread on `on` ends.
     fn interrupt(&self, on: WaitOn);
 
     /// Returns the name and the value of each counter of the device. If rxe has the same counter in its hw_counters,

@@ -39,12 +39,12 @@ pub enum Error {
         /// The id or key that the caller passed.
         id: u64,
     },
-    /// An argument of the call is out of range, or the arguments contradict each other or the state of the object. The
-    /// text says what is wrong.
+    /// An argument of the call is out of range, or does not fit another argument or the state of the object. The text
+    /// says what is wrong.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// No region of the protection domain has the LKey of a scatter-gather element, or the region with this LKey does
-    /// not cover the memory of the element or does not permit the access.
+    /// The LKey of a scatter-gather element does not permit the access. Either no region of the protection domain has
+    /// this LKey, or the region does not cover the element's memory, or the region's access rights are not sufficient.
     #[error("the memory region (LKey {lkey:#010x}) does not cover {length} bytes at {addr:#x}")]
     LocalProtection {
         /// The LKey of the scatter-gather element.
@@ -75,7 +75,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes an [`Error::Io`]; `what` says what failed.
+    /// Makes an [`Error::Io`]. `what` is a text that names the failed action, for example "cannot create an eventfd".
     pub fn io(what: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { what: what.into(), source }
     }

@@ -1,7 +1,7 @@
 //! The driver interface between RDMA providers and the code that uses them: the verbs object model.
 //!
 //! Code that uses RDMA works with [`Context`], [`Pd`], [`Mr`], [`Cq`], [`Qp`] and connection ids; a provider implements
-//! [`Driver`]. All terms have the same meanings as in libibverbs and librdmacm, so that a provider can use rdma-core,
+//! [`Driver`]. All terms have the same meanings as in libibverbs and librdmacm. A provider can therefore use rdma-core,
 //! and a library with the ABI of libibverbs can use this interface.
 //!
 //! This crate opens no socket, reads no clock and starts no thread. Only the module `memory` has `unsafe` code.

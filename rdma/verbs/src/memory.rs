@@ -1,9 +1,9 @@
 //! Memory that peers may access.
 //!
-//! While a region is registered for remote access, a peer may change the region's bytes at any moment, which Rust's
-//! rules for references do not allow. Because a peer may change the bytes, this module returns bytes as slices only in
-//! unsafe functions. This module copies bytes into the memory and out of the memory, through pointers that are hidden
-//! from the compiler. This is the only module of the crate with `unsafe` code.
+//! While a region is registered for remote access, a peer may change the region's bytes at any moment. Rust's rules for
+//! references do not allow such changes, so this module returns bytes as slices only in unsafe functions. Its other
+//! functions copy bytes into the memory and out of it. They hide the pointers from the compiler, so that the compiler
+//! makes no assumption about the bytes. This is the only module of the crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};
@@ -16,8 +16,8 @@ pub struct Memory {
     owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the range stays mapped until the owner is dropped (contract of `from_raw_parts`), and every safe access
-// through this type is a copy that permits a concurrent change of the bytes.
+// SAFETY: the range stays mapped until the owner is dropped (contract of `from_raw_parts`). Every safe access through
+// this type is a copy, during which the bytes may change.
 unsafe impl Send for Memory {}
 // SAFETY: every safe access through this type is a copy, which several threads may make at the same time.
 unsafe impl Sync for Memory {}
@@ -34,8 +34,8 @@ impl Memory {
     /// # Safety
     /// The bytes must be initialised and must lie in one allocation. Until `owner` is dropped, the range must stay
     /// mapped, readable and writable. While the range is registered for remote access, no Rust reference to its bytes
-    /// may exist. At other times, Rust references to its bytes may exist, but then no access of the device, of a
-    /// `Memory` or of other code may break Rust's rules for these references.
+    /// may exist. At other times, Rust references to its bytes may exist. While such a reference exists, no access of
+    /// the device, of a `Memory` or of other code may break Rust's rules for it.
     ///
     /// # Panics
     /// Panics if `addr` is null or if `len` is more than `isize::MAX`, because no Rust slice can have such bytes.
@@ -114,8 +114,8 @@ impl Memory {
         self.check(offset, len);
         to.check(at, len);
         // SAFETY: `check` has verified that both ranges are inside their memories, and `std::ptr::copy` permits
-        // overlapping ranges. `black_box` hides both addresses from the compiler, because peers may write to the ranges
-        // during the copy.
+        // overlapping ranges. Peers may write to the ranges during the copy. `black_box` therefore hides both addresses
+        // from the compiler, so that the compiler makes no assumption about the bytes.
         unsafe {
             let (from, to) = (self.addr.add(offset), to.addr.add(at));
             std::ptr::copy(std::hint::black_box(from), std::hint::black_box(to), len);
@@ -194,9 +194,9 @@ impl Memory {
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: `from_raw_parts` has checked that the address is not null and that the length is not above
-        // `isize::MAX`. Bytes need no alignment. The bytes are initialised, writable and lie in one allocation, which
-        // stays mapped because `self` keeps the owner (contract of `from_raw_parts`). Nothing else reads or writes the
-        // bytes until the slice is dropped (contract of this function).
+        // `isize::MAX`. Bytes need no alignment. The bytes are initialised and writable. They lie in one allocation,
+        // which stays mapped because `self` keeps the owner (contract of `from_raw_parts`). Nothing else reads or
+        // writes the bytes until the slice is dropped (contract of this function).
         unsafe { std::slice::from_raw_parts_mut(self.addr, self.len) }
     }
 
@@ -211,8 +211,8 @@ impl Memory {
 }
 
 /// Copies `n` bytes through pointers that are hidden from the compiler. Because the compiler cannot see what the
-/// pointers refer to, it makes no assumption about the bytes: a peer's concurrent write can mix old and new data in the
-/// copy, but has no worse effect.
+/// pointers refer to, it makes no assumption about the bytes. If a peer writes the bytes during the copy, the copy can
+/// contain a mix of old and new data, but nothing worse happens.
 ///
 /// # Safety
 /// `n` bytes must be readable at `src` and writable at `dst`, without overlap.

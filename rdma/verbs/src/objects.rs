@@ -1,5 +1,5 @@
-//! Verbs objects as Rust values. Each value keeps the values on which it depends. An object of the device is released
-//! when the last value that refers to this object is dropped.
+//! The objects of verbs, such as regions and queue pairs, as Rust values. Each value has references to the values on
+//! which it depends. An object of the device is released when the last value that refers to this object is dropped.
 
 use std::{
     fmt,
@@ -53,7 +53,7 @@ impl Context {
     /// Creates a completion queue with room for `depth` completions.
     ///
     /// # Errors
-    /// Fails like [`Driver::create_cq`].
+    /// Fails with the same errors as [`Driver::create_cq`].
     pub fn create_cq(&self, depth: u32) -> Result<Cq, Error> {
         Ok(Cq(Arc::new(self.owned(self.0.create_cq(depth)?, |driver, id| driver.destroy_cq(id)))))
     }
@@ -70,7 +70,8 @@ impl Context {
         Owned { context: self.clone(), id, release }
     }
 
-    /// Waits like [`Driver::wait`].
+    /// Waits until an object of `on` has something to poll, until `deadline`, or until a call of [`Driver::interrupt`]
+    /// ends the wait. [`Driver::wait`] says more.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the completion queue or the channel of `on` is destroyed.
@@ -78,10 +79,11 @@ impl Context {
         self.0.wait(on, mode, deadline)
     }
 
-    /// Waits like [`Driver::wait_beside`].
+    /// Waits like [`Context::wait`] in the mode [`WaitMode::Block`], but also returns [`Wake::Ready`] when the file
+    /// descriptor `beside` is readable. [`Driver::wait_beside`] describes an exception.
     ///
     /// # Errors
-    /// Fails like [`Context::wait`].
+    /// Fails with the same errors as [`Context::wait`].
     pub fn wait_beside(
         &self,
         on: WaitOn,
@@ -91,25 +93,27 @@ impl Context {
         self.0.wait_beside(on, beside, deadline)
     }
 
-    /// Returns a file descriptor for event loops, like [`Driver::descriptor`].
+    /// Returns a file descriptor on which the event loop of a program can sleep. [`Driver::descriptor`] says when it
+    /// becomes readable.
     ///
     /// # Errors
-    /// Fails like [`Driver::descriptor`].
+    /// Fails with the same errors as [`Driver::descriptor`].
     pub fn descriptor(&self, on: WaitOn) -> Result<OwnedFd, Error> {
         self.0.descriptor(on)
     }
 
-    /// Arms the file descriptor of `on`, like [`Driver::arm`].
+    /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` already has something
+    /// to poll.
     ///
     /// # Errors
-    /// Fails like [`Driver::arm`].
+    /// Fails with the same errors as [`Driver::arm`].
     pub fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         self.0.arm(on)
     }
 }
 
-/// An object of a device, which has the id `id`. When the `Owned` is dropped, the function `release` releases the
-/// object.
+/// The owner of an object of the device `context`. `id` is the id of the object. When the `Owned` is dropped, the
+/// function `release` releases the object.
 #[derive(Debug)]
 struct Owned<I: Copy> {
     context: Context,
@@ -147,7 +151,7 @@ impl Pd {
     /// Creates a queue pair in this protection domain, with one completion queue for sends and one for receives.
     ///
     /// # Errors
-    /// Fails like [`Driver::create_qp`].
+    /// Fails with the same errors as [`Driver::create_qp`].
     pub fn create_qp(&self, send_cq: &Cq, recv_cq: &Cq, cap: QpCap) -> Result<Qp, Error> {
         let init = QpInit { pd: self.0.id, send_cq: send_cq.id(), recv_cq: recv_cq.id(), cap };
         let num = self.context().0.create_qp(&init)?;
@@ -161,10 +165,10 @@ impl Pd {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // When an `Mr` is dropped, the verbs provider may keep the registration for later use. When `pd` is dropped, the
-    // verbs provider removes a kept registration if the owner of its memory was dropped before. The field `memory` may
-    // have the last reference to this owner, so `memory` must be dropped before `pd`. Rust drops fields in the order of
-    // their declaration.
+    // Rust drops fields in the order of their declaration, and `memory` must be dropped before `pd`. When an `Mr` is
+    // dropped, the verbs provider may keep the registration for a later `Mr` with the same memory. When `pd` is
+    // dropped, the verbs provider removes the kept registration, but only if the owner of the memory was dropped
+    // before. `memory` may be the last reference to this owner.
     pd: Pd,
 }
 
@@ -189,10 +193,10 @@ impl Mr {
         self.memory.addr()
     }
 
-    /// Changes the access rights of the region, like [`Driver::set_mr_access`].
+    /// Changes the access rights of peers to the region. [`Driver::set_mr_access`] says which changes are possible.
     ///
     /// # Errors
-    /// Fails like [`Driver::set_mr_access`].
+    /// Fails with the same errors as [`Driver::set_mr_access`].
     pub fn set_access(&self, access: Access) -> Result<(), Error> {
         self.pd.context().0.set_mr_access(self.keys.lkey, access)
     }
@@ -230,7 +234,7 @@ impl Cq {
     /// Takes the oldest completion; returns `None` if the completion queue is empty.
     ///
     /// # Errors
-    /// Fails like [`Cq::poll`].
+    /// Fails with the same errors as [`Cq::poll`].
     pub fn poll_one(&self) -> Result<Option<Wc>, Error> {
         let mut one = [Wc::EMPTY];
         Ok(if self.poll(&mut one)? == 1 { Some(one[0]) } else { None })
@@ -240,7 +244,7 @@ impl Cq {
     /// [`Driver::interrupt`] ends the wait.
     ///
     /// # Errors
-    /// Fails like [`Context::wait`].
+    /// Fails with the same errors as [`Context::wait`].
     pub fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.context.wait(WaitOn { cq: Some(self.0.id), channel: None }, mode, deadline)
     }
@@ -274,8 +278,8 @@ impl Qp {
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if the receive queue is full, and with [`Error::LocalProtection`] or
-    /// [`Error::Invalid`] if the device refuses the memory.
+    /// Fails with [`Error::Exhausted`] if the receive queue is full. If the device refuses the memory of the receive,
+    /// the embedded provider fails with [`Error::LocalProtection`], and the verbs provider with [`Error::Invalid`].
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
         self.owned.context.0.post_recv(self.num(), wr)
     }
@@ -308,7 +312,7 @@ impl Channel {
     /// ends the wait.
     ///
     /// # Errors
-    /// Fails like [`Context::wait`].
+    /// Fails with the same errors as [`Context::wait`].
     pub fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         self.0.context.wait(WaitOn { cq: None, channel: Some(self.0.id) }, mode, deadline)
     }
@@ -318,7 +322,7 @@ impl Channel {
     /// the program.
     ///
     /// # Errors
-    /// Fails like [`Driver::listen`].
+    /// Fails with the same errors as [`Driver::listen`].
     pub fn listen(&self, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.driver().listen(self.0.id, port, backlog)
     }
@@ -337,7 +341,8 @@ impl Channel {
     /// call.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the request does not exist any more, and otherwise like [`Driver::accept`].
+    /// Fails with [`Error::NotFound`] if the request does not exist any more. The method can also fail with the errors
+    /// of [`Driver::accept`].
     pub fn accept(&self, id: CmId, qp: &Qp, param: &ConnParam) -> Result<(), Error> {
         self.driver().accept(id, qp.num(), param)
     }
@@ -346,7 +351,7 @@ impl Channel {
     /// [`CONSUMER_DEFINED`](crate::RejectReason::CONSUMER_DEFINED) and at most 148 bytes of private data.
     ///
     /// # Errors
-    /// Fails like [`Driver::reject`].
+    /// Fails with the same errors as [`Driver::reject`].
     pub fn reject(&self, id: CmId, private_data: &[u8]) -> Result<(), Error> {
         self.driver().reject(id, private_data)
     }

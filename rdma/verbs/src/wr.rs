@@ -7,7 +7,7 @@ use crate::QpNum;
 pub struct Sge {
     /// The address of the first byte, inside the memory region.
     pub addr: u64,
-    /// The number of bytes from `addr` on.
+    /// The length of this piece of memory in bytes.
     pub length: u32,
     /// The LKey of the memory region.
     pub lkey: u32,
@@ -98,7 +98,7 @@ pub enum WcStatus {
     LocalLengthError,
     /// The device found an inconsistency in the queue pair while it executed the work request.
     LocalQpOperationError,
-    /// The memory of a scatter-gather element is not inside the region of the element's LKey, the region does not
+    /// A scatter-gather element is not valid: its memory is not inside the region of its LKey, the region does not
     /// permit the access, or the region was deregistered.
     LocalProtectionError,
     /// The work request was not executed, because the queue pair had failed or was disconnected.

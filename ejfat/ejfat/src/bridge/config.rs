@@ -20,7 +20,7 @@ pub enum BackPressure {
 }
 
 impl BackPressure {
-    /// Returns the name of the policy on command lines and in reports.
+    /// Returns the name that command lines and reports use for the policy.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hold => "hold",
@@ -39,21 +39,22 @@ pub struct Config {
     pub max_workers: u32,
     /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, the
     /// bridge groups the waiting events by the workers that may get them ([`EligibleWorkers`](super::EligibleWorkers)).
-    /// One event of the largest group is lost, so that a slow worker does not cause losses for other workers.
+    /// One event of the largest group is lost. The group of a slow worker becomes the largest, so a slow worker does
+    /// not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
     pub hold: Duration,
-    /// The maximum number of bytes that all rings of ended workers together may have. If all rings of ended workers
-    /// together have more than `redelivery_bytes` bytes, the bridge gives up the largest of these rings. The bridge
-    /// keeps at most [`Config::max_workers`] rings of ended workers.
+    /// The maximum number of bytes that all rings of ended workers together may have. The bridge keeps such a ring to
+    /// deliver its events again. If all kept rings together have more than `redelivery_bytes` bytes, the bridge gives
+    /// up the largest of these rings. The bridge keeps at most [`Config::max_workers`] rings of ended workers.
     pub redelivery_bytes: u64,
     /// The maximum number of times that an event is delivered again. The number of deliveries is limited because the
     /// event itself may make workers crash.
     pub max_redeliveries: u32,
     /// The stall time: a worker that has events and has released no event for this time counts as stalled until it
     /// releases an event. A stalled worker that still acknowledges WRITEs gets one event each time the stall time has
-    /// passed, because some workers keep an event until the next event comes.
+    /// passed. Some workers release an event only when the next event comes, and would otherwise stay stalled.
     pub stall: Duration,
     /// The time after which a worker counts as stalled if it has unacknowledged WRITEs and has acknowledged none of
     /// them.

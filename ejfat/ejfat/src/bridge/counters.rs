@@ -30,9 +30,9 @@ named! {
     name;
 }
 
-/// The counters of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent +
-/// delivered_again` is the sum of `released`, `held_by_ended` and the number of events that subscribed workers have not
-/// released.
+/// The counters of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent` plus
+/// `delivered_again` is the sum of `released`, `held_by_ended` and the number of events that subscribed workers have
+/// not released yet.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// The number of events of which a first segment arrived.
@@ -62,7 +62,8 @@ pub struct Counters {
     /// The number of events that became complete in spill memory. An event is in spill memory because no ring had room
     /// for the event when its first segment arrived, or because its worker ended.
     pub spilled: u64,
-    /// The number of changes of credit words to values that are not a valid credit.
+    /// The number of times that a credit word changed to a value that releases no event. Each ring slot has one credit
+    /// word, into which the worker writes a credit to release an event.
     pub wrong_credits: u64,
     /// The number of workers that have subscribed, including workers that ended.
     pub workers: u64,

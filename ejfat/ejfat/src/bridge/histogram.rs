@@ -3,12 +3,12 @@
 /// The longest duration that the histogram must record with its full precision, in nanoseconds. The value 2^40 ns is
 /// about 18 minutes. Durations of 2^41 ns or more are recorded as `LONGEST`.
 const LONGEST: u64 = 1 << 40;
-/// The number of significant decimal digits to which the histogram keeps durations. With one significant digit, the
-/// crate `hdrhistogram` divides the durations from each power of two to the next one into 16 equal parts, so the error
-/// of a recorded duration is below 7 %.
+/// The number of significant decimal digits with which the histogram records a duration. With one significant digit,
+/// the crate `hdrhistogram` divides the range from each power of two to the next one into 16 equal parts. The error of
+/// a recorded duration is therefore below 7 %.
 const DIGITS: u8 = 1;
 
-/// Counts durations in nanoseconds.
+/// A histogram of durations in nanoseconds, which counts how many durations lie in each of its ranges.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
@@ -40,8 +40,8 @@ impl Histogram {
         self.sum
     }
 
-    /// Returns the quantile `part` of the durations that were added, in nanoseconds; `None` if no duration was added.
-    /// The quantile 0.5 is the median.
+    /// Returns a quantile of the added durations, in nanoseconds; `None` if no duration was added. `part` says which
+    /// quantile, from 0 to 1; 0.5 gives the median.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         (!self.counts.is_empty()).then(|| self.counts.value_at_quantile(part))
     }
@@ -56,7 +56,8 @@ impl Histogram {
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
-        // No count in `before` is higher than the same count in `self`, because counts never fall.
+        // The subtraction does not fail: no count in `before` is higher than the same count in `self`, because counts
+        // never decrease.
         let subtracted = since.counts.subtract(&before.counts);
         debug_assert!(subtracted.is_ok(), "{subtracted:?}");
         since.sum -= before.sum.min(self.sum);

@@ -16,10 +16,10 @@
 //!
 //! Every event that was opened has one outcome: announced to a worker, incomplete, or lost for one cause
 //! ([`EventLossCause`]). Every delivery ends when the worker releases the event, or when the worker ends. If a worker
-//! ends before it releases an event, the event is delivered again to a worker that uses version 2 of the event ring's
-//! protocol, provided that the bridge's memory has a copy of the event. An event that must be delivered again waits for
-//! another worker for at most [`Config::hold`]. A flag in the event's new descriptor shows that the event is delivered
-//! again.
+//! ends before it releases an event, the event is delivered again if the bridge's memory has a copy of it. Only a
+//! worker that uses version 2 of the event ring's protocol can get such an event. An event that must be delivered again
+//! waits for another worker for at most [`Config::hold`]. A flag in the event's new descriptor shows that the event is
+//! delivered again.
 
 mod action;
 mod config;
@@ -79,8 +79,8 @@ pub struct Dispatcher {
     waiting: VecDeque<EventBufferId>,
     /// The workers that ended and whose rings are kept, in the order in which the workers ended.
     ended: VecDeque<EndedWorker>,
-    /// True until [`Dispatcher::forget_all`] is called. While `keeps` is true, the bridge may keep the events of a
-    /// worker that ends, to deliver them again.
+    /// True if the dispatcher may keep the events of a worker that ends, to deliver them again.
+    /// [`Dispatcher::forget_all`] sets `keeps` to false.
     keeps: bool,
     workers: Workers,
     counters: Counters,
@@ -109,12 +109,13 @@ impl Dispatcher {
         &self.config
     }
 
-    /// Returns the next action to carry out.
+    /// Returns the next action that the caller must carry out, or `None` if there is none.
     pub fn poll_action(&mut self) -> Option<DispatchAction> {
         self.actions.pop_front()
     }
 
-    /// Adds a worker. Returns `None` if [`Config::max_workers`] workers are subscribed already.
+    /// Adds a worker that subscribes, and returns its id. Returns `None` if [`Config::max_workers`] workers are
+    /// subscribed already.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -230,13 +231,13 @@ impl Dispatcher {
         if !done.acknowledged {
             delivered(now, done, &mut self.counters, &mut self.traces);
         } else {
-            // The worker released the event before it acknowledged the event. The acknowledgement has freed the slots
-            // of the event, so waiting events may have room now.
+            // The release of this event arrived earlier than its acknowledgement, so only the acknowledgement freed the
+            // slots of the event. Waiting events may have room now.
             self.serve_waiting(now);
         }
     }
 
-    /// Notes that a worker acknowledged a part of a delivery.
+    /// Notes that a worker acknowledged a WRITE that contains bytes of an event, but does not announce the event.
     pub fn alive(&mut self, now: Time, worker: WorkerId) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.last_acknowledgement = now;
@@ -280,8 +281,8 @@ impl Dispatcher {
     }
 
     /// Finds stalled workers. Drops each complete event that has waited for room for at least [`Config::hold`]. Gives
-    /// up the rings of workers that ended at least [`Config::hold`] ago. The caller should call this function at
-    /// intervals of about a tenth of the shortest time in [`Config`].
+    /// up the kept rings of workers that ended at least [`Config::hold`] ago ([`DispatchAction::Forget`]). The caller
+    /// should call this function at intervals of about a tenth of the shortest time in [`Config`].
     pub fn tick(&mut self, now: Time) {
         self.workers.find_stalled(now, &self.config);
         // Waiting events may have room now, because a worker may have stalled or recovered, or because events were
@@ -383,7 +384,7 @@ impl Dispatcher {
         self.workers.fill()
     }
 
-    /// Returns the counters of all events and workers since the dispatcher was created.
+    /// Returns the dispatcher's counters, which count all events and workers since the dispatcher was created.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -1,5 +1,5 @@
-//! Redelivery of events. The events that a worker had when it ended are delivered to other workers that use version 2
-//! of the event ring's protocol.
+//! Delivers events again after their worker has ended. The events that a worker had when it ended are delivered to
+//! other workers that use version 2 of the event ring's protocol.
 //!
 //! ```text
 //! remove() ─► EndedWorker: the worker's events, the oldest first ─► room at another worker ─► Redeliver
@@ -31,7 +31,7 @@ pub(super) struct AnnouncedEvent {
     pub(super) unix: u64,
     /// The time when the event's last segment arrived.
     pub(super) last: Time,
-    /// The number of workers that had this event and ended.
+    /// The number of workers that got this event and ended before they released it.
     pub(super) times: u32,
     pub(super) sequence: u32,
 }
@@ -72,9 +72,9 @@ impl EndedWorker {
 }
 
 impl Dispatcher {
-    /// Keeps the events of an ended worker that are in the bridge's memory, so that they can be delivered again. Keeps
-    /// no events after [`Self::forget_all`], or if neither the ended worker nor a subscribed worker uses version 2 of
-    /// the event ring's protocol.
+    /// Keeps the events of an ended worker, so that they can be delivered again. Only events of which the bridge's
+    /// memory has a copy are kept. The method keeps no events after [`Self::forget_all`] was called. It also keeps none
+    /// if neither the ended worker nor a subscribed worker uses version 2 of the event ring's protocol.
     pub(super) fn keep(&mut self, now: Time, ended: &SubscribedWorker) {
         let mut events: Vec<_> =
             ended.announced().filter(|(_, event)| event.times < self.config.max_redeliveries).collect();
@@ -141,10 +141,10 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the ring of each ended worker if no event waits in the ring, or if the ring's time `until` has passed.
-    /// While more than [`Config::max_workers`](super::Config::max_workers) rings are kept, or the kept rings together
-    /// have more than [`Config::redelivery_bytes`](super::Config::redelivery_bytes) bytes, the method gives up the
-    /// largest kept ring.
+    /// Gives up the ring of each ended worker if no event in the ring waits to be delivered again, or if the ring's
+    /// time `until` has passed. Then gives up the largest kept ring again and again, until the kept rings are within
+    /// two limits. One limit is the number of rings, [`Config::max_workers`](super::Config::max_workers). The other
+    /// limit is the size of all kept rings together, [`Config::redelivery_bytes`](super::Config::redelivery_bytes).
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

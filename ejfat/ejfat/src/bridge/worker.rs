@@ -19,8 +19,8 @@ impl WorkerId {
         self.number
     }
 
-    /// Returns the index of the worker, below [`Config::max_workers`](super::Config::max_workers). After a worker
-    /// ended, a new worker may get the same index.
+    /// Returns the index of the worker in the dispatcher's list of workers. The index is less than
+    /// [`Config::max_workers`](super::Config::max_workers). After a worker ended, a new worker may get the same index.
     pub fn at(self) -> usize {
         self.at as usize
     }
@@ -36,9 +36,9 @@ pub(super) struct SubscribedWorker {
     /// True if the worker uses version 2 of the event ring's protocol. Such a worker may get an event that another
     /// worker had when the other worker ended.
     pub(super) redelivery: bool,
-    /// The newest announced event that begins in each slot, or `None` if there is no such event or the
-    /// bridge's memory has no copy of it. The list ends with the highest slot at which an announced event
-    /// ever began.
+    /// For each slot, the newest announced event that begins in this slot. An element is `None` if there is no such
+    /// event, or if the bridge's memory has no copy of the event. The list ends with the highest slot at which an
+    /// announced event ever began.
     announced: Vec<Option<AnnouncedEvent>>,
     pub(super) ready: bool,
     pub(super) behind: bool,
@@ -46,7 +46,7 @@ pub(super) struct SubscribedWorker {
     blocked: bool,
     stalled: bool,
     /// True if the worker gets one event although it is stalled. Some workers release an event only when the next event
-    /// comes, and would stay stalled without it.
+    /// arrives. Such a worker would stay stalled for ever if it got no event.
     trial: bool,
     last_sent: Time,
     /// The last time at which the worker released an event. If an event is announced to the worker while the worker has
@@ -82,8 +82,8 @@ pub struct WorkerStats {
     /// The part of the worker's slots that is in use, from 0 to 1.
     pub fill: f64,
     /// True if the worker is stalled. A worker is stalled if it has events and has released none of them for
-    /// [`Config::stall`], or if it has unacknowledged WRITEs and has acknowledged none of them for [`Config::silence`].
-    /// A stalled worker gets at most one event in each period of [`Config::stall`].
+    /// [`Config::stall`]. A worker is also stalled if it has unacknowledged WRITEs and has acknowledged none of them
+    /// for [`Config::silence`]. A stalled worker gets at most one event in each period of [`Config::stall`].
     pub stalled: bool,
     /// The time at which the worker subscribed.
     pub since: Time,
@@ -290,15 +290,15 @@ impl Workers {
                 best = Some((filled, at));
             }
         }
-        // If a worker that gets no events at present has a ring that is long enough, the event can wait for this
-        // worker.
+        // `later` is true if at least one worker that gets no events at present has a ring that is long enough. The
+        // event can then wait for such a worker.
         let choice = if choice == WorkerChoice::TooLarge && later { WorkerChoice::Full } else { choice };
         let Some((_, at)) = best else { return choice };
         self.turn = at + 1;
         WorkerChoice::Room(at)
     }
 
-    /// Takes slots in the ring of a worker that was [chosen](Self::choose).
+    /// Takes slots for an event of `length` bytes in the ring of the worker that [`choose`](Self::choose) has chosen.
     pub(super) fn take(&mut self, at: usize, length: u32) -> (WorkerId, Run, u64) {
         let worker = self.all[at].as_mut().expect("it was chosen just now");
         let run = worker.slots.take(length).expect("it has room");
@@ -378,7 +378,8 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// Marks workers as stalled if they release no events or acknowledge no WRITEs.
+    /// Marks each worker as stalled if it has released none of its events for the time `config.stall`, or has
+    /// acknowledged none of its WRITEs for the time `config.silence`.
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;

@@ -54,7 +54,8 @@ trait Key: Copy + Eq {
     fn hash(self) -> u64;
 }
 
-/// The number 2^64 divided by the golden ratio, which spreads neighbouring keys far apart.
+/// The number 2^64 divided by the golden ratio. Neighbouring keys that are multiplied by this number get hashes that
+/// are far apart.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Key for u32 {

@@ -5,11 +5,11 @@ use std::ops::Add;
 /// The number that a change of bytes adds to a one's complement sum.
 ///
 /// # Source
-/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'), where HC and m are the old checksum and the old
-/// 16-bit word, and HC' and m' are the new checksum and the new word. By RFC 1071, 2 (B), a one's complement sum can be
+/// RFC 1624, equation 3, updates a checksum: HC' = ~(~HC + ~m + m'). Here HC is the old checksum, and m is the old
+/// 16-bit word. HC' is the new checksum, and m' is the new word. By RFC 1071, 2 (B), a one's complement sum can be
 /// computed in either byte order. By RFC 1071, 2 (C), a one's complement sum can be computed from words that are longer
 /// than 16 bits. So a `Change` is the sum of ~m for the old words and m' for the new words. The words are in native
-/// byte order, and have 32 bits, except a last word of 16 bits.
+/// byte order. Each word has 32 bits, but the last word has 16 bits if the number of bytes is not a multiple of 4.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change(u64);
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use super::{Epoch, LbId, Member, Rules, TickPrefix};
 use crate::segment::IpVersion;
 
-/// The index that marks a slot without a member. No member has the index 65,535, because there are fewer members.
+/// The member index of a calendar slot that has no member. No member has this index, because slot rules name the
+/// members, and there are at most 32,768 slot rules.
 const NONE: u16 = u16::MAX;
 
 /// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the length would be
-/// more than `MOST_SPREAD` times the number of rules, the calendar is stored as a sorted list. An array therefore has
-/// at most eight elements of 2 bytes, which are 16 bytes, for each rule, even if the slot numbers are far apart.
+/// more than `MOST_SPREAD` times the number of rules, the calendar is stored as a sorted list. An array therefore takes
+/// at most 16 bytes for each rule (eight elements of 2 bytes), even if the slot numbers are far apart.
 const MOST_SPREAD: usize = 8;
 
 /// An epoch, and the location of the slots of its calendar. Only the calendar slots that a packet can select are
@@ -138,8 +139,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns a mask of the lowest `bits` bits. `bits` is at most 14, because the rules are refused if an epoch has more
-/// slot bits.
+/// Returns a mask of the lowest `bits` bits. `bits` is at most 14, because an epoch rule with more than 14 slot bits is
+/// refused.
 #[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1
@@ -152,14 +153,14 @@ struct Ranges {
     /// The first tick of each range of ticks, and the epoch of the range, or `None` if the range has no epoch. A range
     /// ends where the next range begins. The ticks below the first range have no epoch.
     ranges: Vec<(u64, Option<Epoch>)>,
-    /// The added prefixes that contain the prefix that was added last, and this prefix itself as the last element. Each
-    /// prefix in this list contains all later prefixes of the list.
+    /// The last element is the prefix that was added last. The elements before it are the added prefixes that contain
+    /// it. Each prefix in this list contains all later prefixes of the list.
     around: Vec<(TickPrefix, Epoch)>,
 }
 
 impl Ranges {
-    /// Adds a prefix. Prefixes must be added in the order of [`TickPrefix`], in which a prefix follows all prefixes
-    /// that contain it.
+    /// Adds a prefix of ticks and the epoch of these ticks. Prefixes must be added in the order of [`TickPrefix`], in
+    /// which a prefix follows all prefixes that contain it.
     fn add(&mut self, ticks: TickPrefix, epoch: Epoch) {
         while self.around.last().is_some_and(|(around, _)| around.last() < ticks.first()) {
             self.end_last();

@@ -63,9 +63,9 @@ impl FromIterator<(DropCause, u64)> for Drops {
 pub struct LbCounters {
     /// The numbers of packets and bytes that arrived for the load balancer's addresses, including dropped packets.
     pub received: Traffic,
-    /// The number of packets from allowed source addresses with an LB header of version 2.
+    /// The number of packets that came from an allowed source address and have an LB header of version 2.
     pub v2: u64,
-    /// The number of packets from allowed source addresses with an LB header of version 3.
+    /// The number of packets that came from an allowed source address and have an LB header of version 3.
     pub v3: u64,
     /// The numbers of packets and bytes that were sent to members, including members that do not exist any more.
     pub sent: Traffic,

@@ -16,12 +16,12 @@ use crate::{Time, segment::IpVersion, wire::LbHeader};
 /// The state of a data plane. The state contains the current tables, the staged tables with their first ticks, and the
 /// counters of each load balancer.
 ///
-/// A packet is looked up in the tables of its own tick. All segments of an event have the same tick, and
-/// [`DataPlane::stage`] accepts tables only for ticks above all remembered ticks, so staged tables split no event. Each
-/// load balancer has its own ticks, because the ticks of different experiments are independent of each other. The
-/// destination addresses belong to the whole data plane, so a change of these addresses applies to all ticks at once. A
-/// packet's source address is allowed if the tables for the packet's tick, or any tables for later ticks, allow this
-/// address.
+/// A packet is looked up in the tables of its own tick. All segments of an event have the same tick. Staged tables
+/// split no event, because [`DataPlane::stage`] accepts tables only for ticks above all ticks that are remembered as
+/// routed. Each load balancer has its own ticks, because the ticks of different experiments are independent of each
+/// other. The destination addresses belong to the whole data plane, so a change of these addresses applies to all ticks
+/// at once. A packet's source address is allowed if the tables for the packet's tick allow it. The address is also
+/// allowed if any tables for later ticks allow it.
 #[derive(Clone, Debug)]
 pub struct DataPlane {
     destinations: Arc<Addresses<LbId>>,
@@ -72,8 +72,9 @@ impl DataPlane {
     /// the load balancer remembers as routed. The staged tables apply until the first tick of the next set.
     ///
     /// # Errors
-    /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, with [`StageError::Taken`] if another
-    /// set has the first tick `from`, and with [`StageError::Full`] if [`DataPlane::MOST_STAGED`] sets are staged.
+    /// Fails with [`StageError::Routed`] if `from` or a higher tick is remembered as routed. Fails with
+    /// [`StageError::Taken`] if `from` is 0 or the first tick of another set. Fails with [`StageError::Full`] if
+    /// [`DataPlane::MOST_STAGED`] sets are staged.
     pub fn stage(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let at = self.of(tables.lb()).place_for(from, false)?;
         self.insert(at, tables, from);
@@ -92,13 +93,13 @@ impl DataPlane {
         self.find_places(lb, at);
     }
 
-    /// Stages tables as [`DataPlane::stage`] does, but may replace existing tables that have the same first tick. The
-    /// existing tables are replaced only if none of the ticks to which the existing tables apply is remembered as
-    /// routed. The replacement therefore splits no event whose tick is remembered as routed.
+    /// Stages tables as [`DataPlane::stage`] does, but replaces staged tables that have the same first tick. `from`
+    /// must be above all ticks that the load balancer remembers as routed. A replacement therefore splits no event
+    /// whose tick is remembered as routed.
     ///
     /// # Errors
-    /// Fails with [`StageError::Routed`] if `from` or a higher tick was routed, and with [`StageError::Full`] if
-    /// [`DataPlane::MOST_STAGED`] sets are staged and the new tables replace none of these sets.
+    /// Fails with [`StageError::Routed`] if `from` or a higher tick is remembered as routed. Fails with
+    /// [`StageError::Full`] if [`DataPlane::MOST_STAGED`] sets are staged, and the new tables replace none of them.
     pub fn stage_in_place(&mut self, tables: Arc<LbTables>, from: u64) -> Result<(), StageError> {
         let of = self.of(tables.lb());
         match of.place_for(from, true) {
@@ -112,7 +113,7 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Returns the first tick that [`DataPlane::stage_next`] would choose for new tables of a load balancer.
+    /// Returns the tick at which new tables of a load balancer would begin if [`DataPlane::stage_next`] staged them.
     ///
     /// # Errors
     /// Fails with the error with which [`DataPlane::stage_next`] would fail.
@@ -124,14 +125,15 @@ impl DataPlane {
     /// staged tables apply until the first tick of the next set. The load balancer's next tick is one above the highest
     /// tick that the load balancer remembers as routed. If no tick is remembered, the next tick is one above the
     /// highest tick that was remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables
-    /// begin at the next tick if a tick is remembered as routed and the set that applies to the next tick has routed at
-    /// least one packet. In all other cases, the new tables replace the set that applies to the next tick, and begin at
-    /// the first tick of the replaced set.
+    /// begin at the next tick if two conditions are met: a tick is remembered as routed, and the set that applies to
+    /// the next tick has routed at least one packet. In all other cases, the new tables replace the set that applies to
+    /// the next tick, and begin at the first tick of the replaced set.
     ///
     /// # Errors
-    /// Fails with [`StageError::BeyondHorizon`] if three conditions are true: no tick is remembered as routed, the set
-    /// that applies to the next tick has routed at least one packet, and the result of [`DataPlane::beyond`] is not
-    /// `None`. Fails with an error of [`DataPlane::stage`] if no set can begin at the next tick.
+    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, but ticks above the horizon were
+    /// routed, as [`DataPlane::beyond`] says. This error is returned only if the set that applies to the next tick has
+    /// routed at least one packet. Fails with an error of [`DataPlane::stage`] if the new tables would have to begin at
+    /// the next tick, but cannot be staged there.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -162,8 +164,8 @@ impl DataPlane {
     /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
     ///
     /// # Errors
-    /// Fails with [`StageError::Full`] if the load balancer already has 1 + [`DataPlane::MOST_STAGED`] sets whose first
-    /// ticks are below `from`.
+    /// Fails with [`StageError::Full`] if the load balancer has a current set and [`DataPlane::MOST_STAGED`] staged
+    /// sets, and the first ticks of all of them are below `from`.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -172,8 +174,8 @@ impl DataPlane {
         let dropped = of.sets.len() - kept;
         of.sets.truncate(kept);
         of.sets.push(Set::new(from, tables));
-        // Remembered ticks from `from` on are forgotten, so that a wrong tick from a sender whose clock was wrong does
-        // not prevent the staging of later tables.
+        // Ticks from `from` on are no longer remembered as routed. One of them may come from a sender whose clock was
+        // wrong, and would prevent the staging of later tables.
         let below = |newest: Option<u64>| from.checked_sub(1).and_then(|most| Some(newest?.min(most)));
         (of.newest, of.before, of.last) = (below(of.newest), below(of.before), below(of.last));
         self.find_places(lb, kept);
@@ -186,7 +188,8 @@ impl DataPlane {
     /// # Errors
     /// Fails with [`WithdrawError::Absent`] if no staged tables have the first tick `from`. Fails with
     /// [`WithdrawError::Routed`] if the staged tables routed a packet or dropped a packet with a valid LB header. A
-    /// dropped packet counts only if at least one of the load balancer's sets allows the packet's source address.
+    /// dropped packet prevents the withdrawal only if at least one of the load balancer's sets allows the packet's
+    /// source address.
     pub fn withdraw(&mut self, lb: LbId, from: u64) -> Result<(), WithdrawError> {
         let sets = &mut self.of_mut(lb).sets;
         let at =
@@ -227,9 +230,10 @@ impl DataPlane {
 
     /// Sets the horizon of a load balancer, which is the highest tick that can be remembered as routed. A tick above
     /// the horizon is not remembered as routed, so a forged high tick does not prevent the staging of new tables. While
-    /// a load balancer has a horizon, [`DataPlane::age`] does not forget the ticks up to the horizon. The load balancer
-    /// stores only the lowest and the highest tick that it routed above the horizon ([`BeyondHorizon`]). When a stored
-    /// tick is no longer above the horizon, the load balancer remembers this tick as routed.
+    /// a load balancer has a horizon, [`DataPlane::age`] skips it, so routed ticks up to the horizon stay remembered.
+    /// The load balancer stores only the lowest and the highest tick that it routed above the horizon
+    /// ([`BeyondHorizon`]). When a stored tick is no longer above the horizon, the load balancer remembers this tick as
+    /// routed.
     pub fn set_horizon(&mut self, lb: LbId, horizon: u64) {
         self.of_mut(lb).set_horizon(horizon);
     }
@@ -242,8 +246,8 @@ impl DataPlane {
         self.of(lb).beyond
     }
 
-    /// Finds the counters of the members of the new set with the index `at`, and stores the indexes of these counters
-    /// in the set.
+    /// Finds the counters of a new set's members, and stores the indexes of these counters in the set. `at` is the
+    /// index of the set.
     fn find_places(&mut self, lb: LbId, at: usize) {
         match self.counters.places(&self.of(lb).sets[at].tables.clone()) {
             Some(places) => self.of_mut(lb).sets[at].places = places,
@@ -260,8 +264,8 @@ impl DataPlane {
     }
 
     /// Drops the sets of a load balancer that apply only to ticks below `below_tick`, and returns the number of dropped
-    /// sets. A packet with a tick below `below_tick` that arrives after this call is looked up in the oldest remaining
-    /// set.
+    /// sets. If a packet with a tick below `below_tick` arrives after this call, it is looked up in the oldest
+    /// remaining set.
     pub fn retire(&mut self, lb: LbId, below_tick: u64) -> usize {
         let sets = &mut self.of_mut(lb).sets;
         let over = sets.iter().skip(1).take_while(|set| set.from <= below_tick).count();
@@ -276,10 +280,10 @@ impl DataPlane {
     }
 
     /// Forgets old ticks of all load balancers that have no horizon. A tick is old if no packet with this tick was
-    /// routed since the previous call of this function. The caller should make the time between two calls so long that
-    /// an old tick belongs to no event in flight. Tables can be staged only for ticks above all remembered ticks. A
-    /// much too high tick from a sender whose clock was wrong therefore prevents the staging of new tables, but only
-    /// until this tick is forgotten. The caller should call this function every few seconds.
+    /// routed since the previous call of this function. The time between two calls should be longer than an event is in
+    /// flight, so that no event in flight has an old tick. Tables can be staged only for ticks above all remembered
+    /// ticks. A much too high tick from a sender whose clock was wrong therefore prevents the staging of new tables,
+    /// but only until this tick is forgotten. The caller should call this function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -289,15 +293,15 @@ impl DataPlane {
         }
     }
 
-    /// Returns a load balancer's sets, each as its first tick and the number of packets that the set routed. The first
-    /// set also applies to all ticks below the first tick of the second set.
+    /// Returns two numbers for each of a load balancer's sets: its first tick, and the number of packets that it
+    /// routed. The first set also applies to all ticks below the first tick of the second set.
     pub fn sets(&self, lb: LbId) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.of(lb).sets.iter().map(|set| (set.from, set.hits))
     }
 
-    /// Returns the first tick of the set that applies to a load balancer's next tick, which [`DataPlane::stage_next`]
-    /// describes. If the load balancer has remembered no tick as routed so far, the result is the first tick of the
-    /// current set.
+    /// Returns the first tick of the set that applies to a load balancer's next tick. [`DataPlane::stage_next`] says
+    /// which tick is the next tick. If the load balancer has remembered no tick as routed so far, the result is the
+    /// first tick of the current set.
     pub fn next_set(&self, lb: LbId) -> u64 {
         let sets = self.of(lb);
         sets.sets[sets.upcoming()].from
@@ -333,8 +337,8 @@ impl DataPlane {
         self.find_for(lb, from, &header).1.map(RouteRef::route)
     }
 
-    /// Returns the index of the set that applies to a datagram, and the route that the tables of this set have for the
-    /// datagram.
+    /// Finds the set that applies to a datagram. Returns the set's index among the sets of the load balancer, and the
+    /// route that the set's tables have for the datagram.
     #[inline]
     fn find_for(
         &self,
@@ -361,8 +365,8 @@ impl DataPlane {
         found.into_iter().flatten().next().map(|found| found.route().member)
     }
 
-    /// Chooses the member that gets a whole IP packet, and rewrites the headers of the packet in place, as [`rewrite`]
-    /// does. The counters of bytes count the whole packet.
+    /// Chooses the member that gets a packet, and rewrites the headers of the packet in place, as [`rewrite`] does.
+    /// `bytes` is the packet with its IP header. The counters of bytes count the whole packet.
     ///
     /// # Errors
     /// Fails with the cause for which the packet is dropped.
@@ -411,13 +415,13 @@ impl DataPlane {
         self.counters.lb(lb)
     }
 
-    /// Finds unused members. A member is unused if two conditions were true for at least a minute: no packet was sent
-    /// to the member, and the tables for ticks above the highest routed tick had no rule for the member.
+    /// Finds unused members. A member is unused if two conditions have been true for at least a minute. No packet was
+    /// sent to the member, and it had no rule in the tables for ticks above the highest routed tick.
     /// [`DataPlane::members`] omits unused members, and [`DataPlane::gone`] includes their packets instead. Tables for
-    /// lower ticks may still have a rule for an unused member. If no tables have a rule for an unused member, the
-    /// member's own counters are removed, and only the totals of [`DataPlane::gone`] still include its packets. The
-    /// caller should call this function every few seconds. The function does nothing if it checked the same tables less
-    /// than a second ago. If `now` is earlier than in a previous call, the time of the previous call is used.
+    /// lower ticks may still have a rule for an unused member. If no tables at all have a rule for an unused member,
+    /// its own counters are removed. Only the totals of [`DataPlane::gone`] then include its packets. The caller should
+    /// call this function every few seconds. The function does nothing if it checked the same tables less than a second
+    /// ago. If `now` is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);
@@ -431,14 +435,14 @@ impl DataPlane {
         self.counters.members()
     }
 
-    /// Returns the numbers of packets and bytes that were sent to the members that [`DataPlane::members`] omits. The
-    /// keys of the result are member ids. Members with the same id on different load balancers share one entry.
+    /// Returns how many packets and bytes were sent to members that [`DataPlane::members`] omits. The keys of the
+    /// result are member ids. Members with the same id on different load balancers share one entry.
     pub fn gone(&self) -> BTreeMap<u16, Traffic> {
         self.counters.gone()
     }
 
-    /// Returns the numbers of dropped packets that belong to no load balancer. Packets that belong to no load balancer
-    /// are counted as [`DropCause::NotIp`] or [`DropCause::BadIp`].
+    /// Returns the numbers of dropped packets that belong to no load balancer, one number for each drop cause. Packets
+    /// that belong to no load balancer are counted as [`DropCause::NotIp`] or [`DropCause::BadIp`].
     pub fn unaddressed(&self) -> &Drops {
         &self.counters.unaddressed
     }

@@ -50,8 +50,8 @@ pub enum EngineError {
     /// The tables do not fit into an image.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The engine refused the new tables, because it had already forwarded a packet with a tick to which the new tables
-    /// apply.
+    /// The engine refused the new tables, because it had already forwarded a packet whose tick is at least the guard of
+    /// the packet's load balancer (see [`Engine::load`]).
     #[error(
         "load balancer {} forwarded ticks that the new tables are for while they were loaded; try again with a later tick",
         .lb.get()
@@ -77,8 +77,8 @@ pub struct EngineCounters {
     pub sets: BTreeMap<(LbId, u64), SetCounters>,
     /// For each load balancer, the highest tick of its forwarded packets. Ticks above the horizon are ignored.
     pub newest: BTreeMap<LbId, u64>,
-    /// For each load balancer, the number of packets that it forwarded although their ticks were above its horizon,
-    /// with the lowest and the highest of these ticks.
+    /// For each load balancer, the number of forwarded packets whose ticks were above its horizon, and the lowest and
+    /// the highest of these ticks.
     pub beyond: BTreeMap<LbId, BeyondHorizon>,
 }
 
@@ -130,8 +130,8 @@ impl DataPlane {
             });
             !Arc::ptr_eq(a, b)
         };
-        // The lowest tick with different tables is the first tick of a set, or tick 0, because the first set also
-        // applies to all ticks below its own first tick.
+        // The tables of a load balancer change only at the first tick of a set. The first set also applies to all ticks
+        // below its own first tick, so tick 0 is checked, too.
         let begins = ours.iter().chain(theirs.iter()).map(|set| set.from);
         std::iter::once(0).chain(begins).filter(|&from| differ(from)).min()
     }

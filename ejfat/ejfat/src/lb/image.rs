@@ -5,8 +5,8 @@
 //! load balancer, tick ─► range: set, epoch ─► calendar ─► slot ─► member, for its IP version
 //! ```
 //!
-//! In an image, each table set of a load balancer has the range of ticks for which it is used, so that a look-up finds
-//! the right set by the tick alone. Equal calendars are stored once, and equal members are stored once.
+//! An image contains all table sets of a load balancer. Each tick belongs to exactly one of these sets, so a look-up
+//! finds the right set by the tick alone. Equal calendars are stored once, and equal members are stored once.
 //!
 //! # Source
 //! `fpga/rtl/lb_tables_pkg.sv` defines the fields of each table's entries, and the hash of addresses. The SystemVerilog
@@ -112,7 +112,7 @@ pub enum ImageError {
 /// The bits of a table's entry, the lowest bit first.
 pub type ImageEntry = [u64; 4];
 
-/// An image, which has all entries of all tables.
+/// An image: the tables of all load balancers, with used and unused entries, as hardware holds them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     tables: [Vec<ImageEntry>; ImageTable::ALL.len()],
@@ -164,8 +164,8 @@ impl Image {
         self.members.iter().copied()
     }
 
-    /// Returns the load balancers that have a destination address, each with the first ticks of its table sets. The
-    /// index of a first tick in the slice is the number of the table set.
+    /// Returns the load balancers that have a destination address, each with the first ticks of its table sets. Element
+    /// i of the slice is the first tick of table set number i.
     pub fn sets(&self) -> impl Iterator<Item = (LbId, &[u64])> {
         self.sets.iter().map(|(&lb, froms)| (lb, &froms[..]))
     }
@@ -227,7 +227,7 @@ struct Builder {
     epochs: HashMap<(Epoch, usize, usize), usize, FixedState>,
 }
 
-/// The value that marks a slot without a member.
+/// The member index of a calendar slot that has no member.
 const NONE: u16 = u16::MAX;
 
 impl DataPlane {
@@ -260,7 +260,8 @@ impl DataPlane {
 }
 
 /// Returns the sender addresses that a load balancer allows, each with the highest number of a table set that allows
-/// the address.
+/// the address. Hardware accepts packets from the address for this table set and for all earlier ones, like
+/// [`Sets::allows`].
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -275,8 +276,8 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 
 impl Builder {
     /// Puts each address into one of the four rows that the hash of the address selects. If all four rows are in use,
-    /// the new address takes one of these rows, and the address that was in this row is put into another of its own
-    /// four rows. This address may also find its four rows in use, and is then treated like a new address.
+    /// the new address takes one of these rows. The address that was in this row is put into another of its own four
+    /// rows. It may also find its four rows in use, and is then treated like a new address.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -296,8 +297,9 @@ impl Builder {
                     places[free] = Some(unplaced);
                     break;
                 }
-                // The removed address searches for a row next. If it finds no free row, it takes the row of a third
-                // address in another part of the table. In the same part, it would take its old row back, and the two
+                // The address takes a row in one part of the table from a second address. The loop then looks for a
+                // free row for the second address. If there is none, the second address takes a row in the next part
+                // from a third address. In the part of its old row, it would only take the old row back, and the two
                 // addresses would remove each other without end.
                 turn += 1;
                 if turn > 64 * WAYS {
@@ -348,8 +350,8 @@ impl Builder {
     ) -> Result<(), ImageError> {
         let epoch = calendar.map(|(calendar, tables)| self.epoch(calendar, tables)).transpose()?;
         self.begins.push((lb, begin));
-        // The index of a range in `ImageTable::Ranges` is the number of ranges up to and including this range, so the
-        // first range has the index 1, and entry 0 is not used.
+        // Hardware counts the ranges up to and including the range that it looks for. The count is the index of this
+        // range in `ImageTable::Ranges`. The first range therefore has the index 1, and entry 0 is not used.
         full(ImageTable::Ranges, self.begins.len(), RANGES - 1)?;
         let entry = Bits::default().add(epoch.unwrap_or(0) as u128, 10);
         let entry = entry.add(epoch.is_some().into(), 1).add(set as u128, 5).entry;
@@ -419,12 +421,13 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Each node of the tree contains the load balancer and the first tick of one range. Hardware finds the range of
-        // a packet by counting the nodes that are equal to or lower than the packet's load balancer and tick: the count
-        // is the index of the range in `ImageTable::Ranges`. Unused nodes contain the highest tick of the last load
-        // balancer. For a packet with exactly this tick, hardware also counts all unused nodes, and the count is the
-        // last index of `ImageTable::Ranges`. The entry with the last index becomes a copy of the last used entry, so
-        // that hardware finds the right range for this packet, too.
+        // Each node of the tree contains the load balancer and the first tick of one range. The nodes are ordered by
+        // load balancer, and by tick within a load balancer. Hardware counts the nodes that do not come after the
+        // packet's load balancer and tick. The count is the index of the packet's range in `ImageTable::Ranges`. Unused
+        // nodes contain the highest tick of the last load balancer, so hardware counts them only for a packet with
+        // exactly this load balancer and tick. For such a packet, the count is the last index of `ImageTable::Ranges`.
+        // The entry with the last index becomes a copy of the last used entry, so that hardware finds the right range
+        // for this packet, too.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)
@@ -458,8 +461,8 @@ fn member_entry(member: Option<Member>) -> ImageEntry {
     entry.add(forward.keep_lb_header.into(), 1).add(kind, 2).entry
 }
 
-/// Returns the hash of an address. Each byte of the hash selects one row in one of the [`WAYS`] parts of an
-/// address table.
+/// Returns the hash of an address and its load balancer. Byte i of the hash selects one row in part i of an address
+/// table, which has [`WAYS`] parts.
 fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
     let (bits, is_v6) = address_bits(address);
     let upper = u32::from(is_v6) | u32::from(lb.map_or(0, LbId::get)) << 1;

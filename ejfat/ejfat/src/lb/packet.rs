@@ -18,7 +18,8 @@ use crate::{
 pub(super) const UDP_HEADER: usize = 8;
 
 const UDP: u8 = 17;
-/// The mask of the flag "more fragments" and of the fragment offset.
+/// The mask of the flag "more fragments" and of the fragment offset, which are in the same 16-bit field of the IPv4
+/// header.
 const FRAGMENT: u16 = 0x3fff;
 
 /// The location of the headers in an IP packet. The packet's length is equal to the length in its IP header.
@@ -76,7 +77,8 @@ impl IpPacket {
         Some(Self { version: IpVersion::V6, is_udp: bytes[6] == UDP, payload })
     }
 
-    /// Returns the source address. `bytes` starts with the packet, and may have further bytes behind the packet.
+    /// Returns the packet's source address. `bytes` starts with the packet, and may have further bytes behind the
+    /// packet.
     #[inline]
     pub(super) fn from(&self, bytes: &[u8]) -> IpAddr {
         match self.version {
@@ -85,7 +87,7 @@ impl IpPacket {
         }
     }
 
-    /// Returns the destination address.
+    /// Returns the packet's destination address.
     #[inline]
     pub(super) fn to(&self, bytes: &[u8]) -> IpAddr {
         match self.version {
@@ -94,7 +96,7 @@ impl IpPacket {
         }
     }
 
-    /// Returns the TTL or hop limit.
+    /// Returns the packet's TTL (IPv4) or hop limit (IPv6).
     #[inline]
     pub(super) fn hops(&self, bytes: &[u8]) -> u8 {
         match self.version {

@@ -59,8 +59,8 @@ impl PacketCounters {
     /// registered again within this time keeps its counters.
     pub(super) const REMEMBERED: Duration = Duration::from_secs(60);
 
-    /// The minimum time between two comparisons of the members with the tables in [`PacketCounters::look`], if the
-    /// tables have not changed. Comparing the members with the tables takes long, because every member is visited.
+    /// The minimum time after which [`PacketCounters::look`] compares the members with unchanged tables again.
+    /// Comparing the members with the tables takes long, because every member is visited.
     const LOOK_EVERY: Duration = Duration::from_secs(1);
 
     /// The maximum number of members with counters. If the number of members with counters exceeds this maximum,
@@ -81,10 +81,9 @@ impl PacketCounters {
         }
     }
 
-    /// Returns the indexes of the counters for the members of new tables. A member of the new tables that already has
-    /// counters keeps these counters. Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have
-    /// counters after the members of the new tables were added. If the result is `None`, the caller must call
-    /// [`PacketCounters::all_places`].
+    /// Gives counters to each member of the new tables that has none yet, and returns the indexes of the members'
+    /// counters. Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have counters then. If the result
+    /// is `None`, the caller must call [`PacketCounters::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));
@@ -102,9 +101,9 @@ impl PacketCounters {
         self.looked = None;
     }
 
-    /// Returns the indexes of the counters for the members of all tables. A member that already has counters keeps
-    /// these counters. If more than [`PacketCounters::MOST_MEMBERS`] members have counters, members that are in no
-    /// tables lose their counters.
+    /// Gives counters to each member of the tables in `all` that has none yet, and returns the indexes of the members'
+    /// counters. The result has one element for each element of `all`. If more than [`PacketCounters::MOST_MEMBERS`]
+    /// members have counters, members that are in no tables lose their counters.
     pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
         self.looked = None;
         let keys = || all.iter().flat_map(|tables| tables.described());
@@ -130,12 +129,11 @@ impl PacketCounters {
         }
     }
 
-    /// Updates the list of leaving members, which are the members for which none of the tables in `live` has
-    /// a rule. The tables in `live` apply to the ticks after the highest routed tick. A leaving member is
-    /// forgotten if no packet was sent to the member for the time [`PacketCounters::REMEMBERED`] and none of
-    /// the tables in `all` has a rule for the member. The tables in `all` include the tables of earlier
-    /// ticks, which may still route a late packet. Does nothing if the members were compared with the same
-    /// tables less than a second ago.
+    /// Updates the list of leaving members. A member is leaving if none of the tables in `live` has a rule for it. The
+    /// tables in `live` apply to the ticks after the highest routed tick. A leaving member is forgotten when no packet
+    /// was sent to it for the time [`PacketCounters::REMEMBERED`]. It is not forgotten while one of the tables in `all`
+    /// has a rule for it. The tables in `all` include the tables of earlier ticks, which may still route a late packet.
+    /// Does nothing if the members were compared with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,

@@ -111,7 +111,8 @@ struct New {
 }
 
 impl New {
-    /// Writes IPv4 and UDP headers. `udp` is the offset of the UDP header.
+    /// Writes the new values into `headers`, which has an IPv4 header and a UDP header. `udp` is the offset of the UDP
+    /// header.
     #[inline(always)]
     fn put_v4(self, headers: &mut [u8], udp: usize) {
         let IpAddr::V4(to) = self.to else { return };

@@ -9,7 +9,7 @@ named! {
     /// A table of the data plane.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Table {
-        /// The addresses of the load balancers.
+        /// The addresses of the load balancers, to which senders send packets.
         Destination = "ip_dst_filter_table",
         /// The IPv4 addresses from which load balancers take packets.
         SourceV4 = "ipv4_src_filter_table",
@@ -69,8 +69,9 @@ pub struct Epoch {
     pub id: u32,
     /// The number of bits of a slot number: the epoch's calendar has 2^`slot_bits` slots.
     pub slot_bits: u8,
-    /// The number that is combined with [`LbHeader::slot_select`](crate::wire::LbHeader::slot_select) by exclusive or.
-    /// The lowest `slot_bits` bits of the result are the slot number.
+    /// A number from which the calendar slot of a packet is computed. It is combined with the packet's
+    /// [`LbHeader::slot_select`](crate::wire::LbHeader::slot_select) by exclusive or. The lowest `slot_bits` bits of
+    /// the result are the slot number.
     pub xor: u16,
 }
 
@@ -94,10 +95,10 @@ pub struct Forward {
     pub address: IpAddr,
     /// The first of the member's 2^`port_bits` UDP ports.
     pub port: u16,
-    /// The number of bits of a packet's entropy or port select that choose one of the member's UDP ports. The packet is
-    /// sent to the UDP port `port` plus the number in the lowest `port_bits` bits of the entropy or port select.
+    /// The number of bits that choose one of the member's UDP ports for a packet. They are the lowest bits of the
+    /// packet's entropy or port select. The packet is sent to the UDP port `port` plus the number in these bits.
     pub port_bits: u8,
-    /// True if packets to the member keep the LB header.
+    /// True if the LB header stays in the packets that are sent to the member.
     pub keep_lb_header: bool,
 }
 
@@ -149,8 +150,8 @@ pub enum Rule {
         /// The source address whose packets the load balancer takes.
         address: IpAddr,
     },
-    /// The ticks with the prefix `ticks` belong to the epoch `epoch`. If the prefixes of several rules match, the
-    /// longest prefix counts.
+    /// The ticks with the prefix `ticks` belong to the epoch `epoch`. If a tick matches the prefixes of several rules,
+    /// the rule with the longest prefix applies.
     Epoch {
         /// The load balancer to which the epoch belongs.
         lb: LbId,
@@ -183,7 +184,7 @@ pub enum Rule {
     },
 }
 
-/// The key of a rule. A table has at most one rule with each key.
+/// The key of a rule, which identifies the rule in its table. A table has at most one rule with each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleKey {
     /// The key of [`Rule::Destination`].
@@ -229,7 +230,7 @@ impl Rule {
     /// The highest number of a calendar slot, which is the last slot of a calendar with [`Epoch::MOST_BITS`] slot bits.
     pub const MOST_SLOT: u16 = (1 << Epoch::MOST_BITS) - 1;
 
-    /// Returns the key of the rule, which is the rule without its values.
+    /// Returns the key of the rule, which consists of the fields that identify the rule in its table.
     pub fn key(&self) -> RuleKey {
         match *self {
             Self::Destination { address, .. } => RuleKey::Destination { address },
@@ -275,8 +276,8 @@ impl RuleKey {
     }
 }
 
-/// Returns the rules of a calendar with 512 slots. The slots are assigned to `members` in turn. A member that is listed
-/// several times gets more slots. If `members` is empty, no rules are returned.
+/// Returns the rules of a calendar with 512 slots. The slots are assigned to `members` in turn. A member that `members`
+/// lists several times gets more slots than a member that is listed once. If `members` is empty, no rules are returned.
 pub fn calendar(lb: LbId, epoch: u32, members: &[u16]) -> Vec<Rule> {
     let slots = (0..512).zip(members.iter().cycle());
     slots.map(|(slot, &member)| Rule::Slot { lb, epoch, slot, member }).collect()

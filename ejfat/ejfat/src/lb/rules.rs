@@ -49,9 +49,9 @@ impl Rules {
     /// Adds a rule. If `replace` is true, the rule may replace a rule with the same key.
     ///
     /// # Errors
-    /// Fails with [`RuleError::Exists`] if `replace` is false and the table has a rule with the same key, with
-    /// [`RuleError::Full`] if the table has its maximum number of rules, and with another error if the rule itself is
-    /// not valid.
+    /// Fails with [`RuleError::Exists`] if `replace` is false and the table has a rule with the same key. Fails with
+    /// [`RuleError::Full`] if the key is new and the table has its maximum number of rules. Fails with another error if
+    /// the rule itself is not valid.
     pub fn insert(&mut self, rule: Rule, replace: bool) -> Result<(), RuleError> {
         self.insert_within(rule, replace, Table::limit)
     }
@@ -128,7 +128,8 @@ impl Rules {
         destinations.chain(sources).chain(epochs).chain(slots).chain(members)
     }
 
-    /// Returns the rules of one load balancer, except the rules that give it its addresses ([`Rule::Destination`]).
+    /// Returns the rules of the load balancer `lb`, except the rules that give addresses to `lb`
+    /// ([`Rule::Destination`]).
     pub fn of(&self, lb: LbId) -> Self {
         let (none, most) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::from(u128::MAX)));
         Self {

@@ -54,8 +54,8 @@ pub enum WithdrawError {
         /// The first tick of the tables that were to be withdrawn.
         from: u64,
     },
-    /// The tables have already routed or dropped a packet. A withdrawal could split the event of this packet, because
-    /// later segments of the event would be looked up in other tables.
+    /// The tables that were to be withdrawn have already routed or dropped a packet. A withdrawal could split the event
+    /// of this packet, because later segments of the event would be looked up in other tables.
     #[error(
         "packets met the tables from tick {from} on already, so to withdraw them could split events; stage others from a later tick"
     )]
@@ -107,10 +107,11 @@ pub(super) const NO_HORIZON: u64 = u64::MAX;
 pub(super) struct Sets {
     /// The current set, followed by the staged sets in the ascending order of their first ticks.
     pub(super) sets: ArrayVec<Set, { 1 + DataPlane::MOST_STAGED }>,
-    /// The highest tick that was remembered as routed since [`DataPlane::age`] last moved the value of `newest` to
-    /// `before`. [`DataPlane::age`] does so at each call, but skips load balancers that have a `horizon`.
+    /// The highest tick that was remembered as routed since [`DataPlane::age`] last cleared this field. Each call of
+    /// [`DataPlane::age`] moves the value of this field into the field `before`, but skips a load balancer whose
+    /// `horizon` is not [`NO_HORIZON`].
     pub(super) newest: Option<u64>,
-    /// The former value of `newest` that [`DataPlane::age`] last moved to `before`; `None` if `newest` was `None`.
+    /// The value that [`DataPlane::age`] last moved out of the field `newest`; `None` if the field had no value.
     pub(super) before: Option<u64>,
     /// The highest tick that was remembered when [`DataPlane::age`] forgot all ticks of the load balancer.
     /// [`DataPlane::age`] forgets all ticks of a load balancer that routed no packet since the previous call of
@@ -145,8 +146,8 @@ impl Sets {
     }
 
     /// Returns true if the set `at`, or any set for later ticks, allows the source address `from`. The set `at` is the
-    /// set that applies to the packet. A new sender can send as soon as a set that allows the sender's address is
-    /// staged.
+    /// set that applies to the packet. The sets for later ticks count as well, so that a new sender can send as soon as
+    /// a set that allows its address is staged.
     #[inline]
     pub(super) fn allows(&self, at: usize, from: IpAddr) -> bool {
         self.sets[at..].iter().any(|set| set.tables.allows(from))
@@ -158,12 +159,13 @@ impl Sets {
         self.newest_tick().or(self.last).map_or(0, |newest| self.at(newest.saturating_add(1)))
     }
 
-    /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0, because the
-    /// first set also applies to all ticks below its first tick. Fails with [`StageError::Routed`] if `from` or a
-    /// higher tick is remembered as routed, with [`StageError::Taken`] if `from` is 0 or the first tick of any set, and
-    /// with [`StageError::Full`] if there is no room for another set. If `past_first` is true and a tick is remembered
-    /// as routed, `from` may also be the first tick of the first set. All remembered ticks are below `from` in this
-    /// case, and the first set then applies only to the ticks below `from`.
+    /// Returns the index at which a set with the first tick `from` would be inserted. The index is never 0: the first
+    /// set also applies to all ticks below its first tick, so even a set with a lower first tick comes after it. Fails
+    /// with [`StageError::Routed`] if `from` or a higher tick is remembered as routed. Fails with [`StageError::Taken`]
+    /// if `from` is 0 or the first tick of any set. Fails with [`StageError::Full`] if there is no room for another
+    /// set. If `past_first` is true and a tick is remembered as routed, `from` may also be the first tick of the first
+    /// set. All remembered ticks are below `from` in this case, and the first set then applies only to the ticks below
+    /// `from`.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -227,11 +229,11 @@ impl Sets {
         beyond.highest = beyond.highest.max(more.highest);
     }
 
-    /// Adds `more`, which an engine counted, to the field `beyond`.
+    /// Adds `more`, the packets above the horizon that an engine counted, to the field `beyond`.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
-        // The horizon of the engine that counted `more` may have been lower than `self.horizon`, so ticks of `more` may
-        // have to be remembered as routed. `remember` must come before `add_beyond`, because `add_beyond` keeps only
-        // two of the ticks in `more` and `self.beyond`: the lowest and the highest.
+        // The engine may have counted `more` with a lower horizon than `self.horizon`. The ticks of `more` that are not
+        // above `self.horizon` must then be remembered as routed. `remember` must come before `add_beyond`, because
+        // `add_beyond` keeps only two of the ticks in `more` and `self.beyond`: the lowest and the highest.
         if let Some(more) = self.remember(more) {
             self.add_beyond(more);
         } else if let Some(beyond) = &mut self.beyond {
@@ -240,8 +242,8 @@ impl Sets {
     }
 
     /// Counts a packet that the tables of the set `at` dropped, if any set of the load balancer allows the source
-    /// address `from`. A set with a counted packet cannot be withdrawn, and a sender whose address is not allowed must
-    /// not be able to prevent a withdrawal.
+    /// address `from`. A set with a counted packet cannot be withdrawn. The packets of a sender whose address is not
+    /// allowed are not counted, so that this sender cannot prevent a withdrawal.
     #[cold]
     pub(super) fn dropped(&mut self, at: usize, cause: DropCause, from: IpAddr) {
         let (before, [set, ..]) = self.sets.split_at_mut(at) else { return };

@@ -50,7 +50,7 @@ pub struct Route {
     pub mac: Option<[u8; 6]>,
     /// The address of the member, in the packet's IP version, with the UDP port.
     pub to: SocketAddr,
-    /// True if the packet keeps its LB header.
+    /// True if the packet that is sent to the member still contains the LB header.
     pub keep_lb_header: bool,
 }
 
@@ -77,7 +77,7 @@ impl RouteRef<'_> {
 }
 
 impl Tables {
-    /// Compiles the rules of all load balancers.
+    /// Compiles the rules of all load balancers into tables.
     pub fn new(rules: &Rules) -> Self {
         let lbs = LbId::all().map(|lb| Arc::new(LbTables::new(lb, rules)));
         Self { destinations: Arc::new(Self::destinations(rules)), lbs: lbs.collect() }
@@ -114,7 +114,7 @@ impl Tables {
 }
 
 impl LbTables {
-    /// Compiles the rules of one load balancer.
+    /// Compiles the rules of the load balancer `lb` into tables.
     pub fn new(lb: LbId, rules: &Rules) -> Self {
         let sources = rules.sources_v4.keys().chain(rules.sources_v6.keys());
         let sources: Vec<_> =
@@ -157,13 +157,14 @@ impl LbTables {
         self.sources.iter().map(|(address, ())| address)
     }
 
-    /// Returns the first tick and the calendar of each range of ticks. The calendar is `None` for a range of ticks that
-    /// has no calendar.
+    /// Returns one pair for each range of ticks: the first tick of the range, and the calendar of the range. The
+    /// calendar is `None` for a range that has no calendar.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, Option<&Calendar>)> {
         self.begins.iter().zip(&self.calendars).map(|(&begin, calendar)| (begin, calendar.as_ref()))
     }
 
-    /// Returns the slots of a calendar that have a member, in ascending order.
+    /// Returns the slots of `calendar` to which a member is assigned, each with its member. The slots are in ascending
+    /// order.
     pub(super) fn slots_of(&self, calendar: &Calendar) -> impl Iterator<Item = (u16, &MemberEntry)> {
         calendar.each(&self.slots).map(|(slot, at)| (slot, &self.members[usize::from(at)]))
     }

@@ -1,4 +1,4 @@
-//! Prefixes of ticks, and ranges of ticks that consist of prefixes.
+//! Prefixes of ticks ([`TickPrefix`]), and the division of a range of ticks into prefixes ([`prefixes`]).
 
 use std::ops::{Bound, RangeBounds};
 
@@ -6,7 +6,7 @@ use super::RuleError;
 
 const BITS: u32 = u64::BITS;
 
-/// A range of all ticks with the same leading bits.
+/// A prefix of ticks: a number of leading bits, which stands for all ticks that begin with these bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickPrefix {
     // The order of the fields decides how prefixes are sorted: by their first tick, then by their length, with the

@@ -1,4 +1,5 @@
-//! The event buffers. An event has an event buffer from its first segment until the event is given up or released.
+//! The event buffers of a reassembler, and what is known of the event in each of them. An event has an event buffer
+//! from its first segment until the event is given up or released.
 
 use std::{cmp::Reverse, collections::HashMap, mem, ops::Range};
 
@@ -27,7 +28,7 @@ pub(super) struct EventBuffer {
     /// The size in bytes of the pages that segments of the event touched. A page counts once for each segment that
     /// touched it, but the sum is at most the size of all pages of the event.
     pub(super) memory: u64,
-    /// The time at which the last segment was accepted.
+    /// The time at which the event's newest segment was accepted.
     pub(super) touched: Time,
 }
 
@@ -43,13 +44,14 @@ pub(super) struct EventBuffers {
     buffers: Vec<EventBuffer>,
     free: Vec<u32>,
     index: HashMap<Key, u32, FixedState>,
-    /// The open events, in ascending order of the times at which their last segments were accepted.
+    /// The open events. The first one is the event that has had no accepted segment for the longest time.
     stale: List,
     links: Links,
     /// The open events in the order in which they were opened.
     old: List,
     links_old: Links,
-    /// The open events of each sender, in ascending order of the times at which their last segments were accepted.
+    /// The open events of each sender. The first one is the event that has had no accepted segment for the longest
+    /// time.
     stale_of: Vec<List>,
     links_of: Links,
     /// One number for each sender: the memory in bytes that the sender's open events take.
@@ -62,12 +64,12 @@ pub(super) struct EventBuffers {
     memory: u64,
     most_memory: u64,
     page: u64,
-    /// The event buffers that were found last, which are checked first because segments of an event arrive close
-    /// together.
+    /// The event buffers that were found last. They are checked before `index`, because the next segment often belongs
+    /// to the same event as a segment that has just arrived.
     recent: [u32; RECENT],
 }
 
-/// The length of [`EventBuffers::recent`], a power of two.
+/// The number of entries of [`EventBuffers::recent`], a power of two.
 const RECENT: usize = 16;
 
 impl EventBuffers {
@@ -88,8 +90,8 @@ impl EventBuffers {
         Self {
             buffers: (0..config.slots).map(buffer).collect(),
             free: (0..config.slots).rev().collect(),
-            // The hash table has twice the capacity that its entries need, because a hash table that is at most half
-            // full can use the places of removed entries again without an allocation.
+            // The hash table has twice the capacity that its entries need. A hash table that is at most half full can
+            // use the places of removed entries again without an allocation.
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),
@@ -113,8 +115,8 @@ impl EventBuffers {
         (u64::from(bytes) + (self.page - 1)) & !(self.page - 1)
     }
 
-    /// Returns the size in bytes of all pages that a part of an event touches. Every event buffer begins at the start
-    /// of a page.
+    /// Returns the size in bytes of all pages that a part of an event touches. Offsets in the event show where pages
+    /// begin, because every event buffer begins at the start of a page.
     #[inline]
     fn touched_by(&self, part: &Range<u32>) -> u64 {
         self.whole_pages(part.end) - (u64::from(part.start) & !(self.page - 1))
@@ -158,7 +160,7 @@ impl EventBuffers {
         Incomplete { id: self.id(buffer), name: key.name, length: *length, received: cover.received() }
     }
 
-    /// Returns the open event whose last segment was accepted the longest time ago.
+    /// Returns the open event that has had no accepted segment for the longest time.
     pub(super) fn stalest(&self) -> Option<u32> {
         Some(self.stale.first).filter(|&buffer| buffer != NONE)
     }
@@ -209,14 +211,14 @@ impl EventBuffers {
     }
 
     /// Returns the open event that takes the largest part of a sender's memory. If several events take the same amount
-    /// of memory, the function returns the event whose last segment was accepted the longest time ago.
+    /// of memory, the function returns the one that has had no accepted segment for the longest time.
     pub(super) fn largest_of(&self, sender: u32) -> Option<u32> {
         self.open_of(sender).max_by_key(|&at| (self.at(at).memory, Reverse(self.at(at).touched)))
     }
 
-    /// Returns the longest open events of a sender, and the sum of their lengths in bytes. The function returns no more
-    /// events than are needed for a sum of `bytes` bytes, and at most [`MOST_EVICTED`] events. If events have equal
-    /// lengths, the function prefers the event whose last segment was accepted the longest time ago.
+    /// Returns as many of a sender's longest open events as are needed for a total length of `bytes` bytes, but at most
+    /// [`MOST_EVICTED`] events. The second value is the total length of the returned events in bytes. If events have
+    /// equal lengths, the function prefers the one that has had no accepted segment for the longest time.
     pub(super) fn longest_of(&self, sender: u32, bytes: u64) -> (ArrayVec<u32, MOST_EVICTED>, u64) {
         let rank = |at: u32| (self.at(at).length, Reverse(self.at(at).touched));
         let mut longest = ArrayVec::<u32, MOST_EVICTED>::new();
@@ -293,8 +295,8 @@ impl EventBuffers {
         Ok(complete)
     }
 
-    /// Finds the location in an event's [`Cover`] at which the arrival of a segment's bytes is recorded. `length` and
-    /// `tick` are the length and the tick of the event in the headers of this segment.
+    /// Finds the location at which a segment's bytes must be recorded in the event's [`Cover`], which is the record of
+    /// the bytes that have arrived. `length` and `tick` are the event's length and tick in the headers of this segment.
     #[inline]
     pub(super) fn check(
         &mut self,
@@ -323,12 +325,13 @@ impl EventBuffers {
         self.open -= 1;
     }
 
-    /// Returns true if an event has bitmap blocks.
+    /// Returns true if an event has bitmap blocks, which record its arrived segments.
     pub(super) fn has_cells(&self, at: u32) -> bool {
         self.at(at).cover.has_cells()
     }
 
-    /// Takes the bitmap blocks of an event that ended, so that the caller can free them.
+    /// Takes the bitmap blocks, which record arrived segments, from an event that ended. The caller must free the
+    /// blocks.
     pub(super) fn take_cells(&mut self, at: u32) -> Chain {
         mem::replace(&mut self.buffers[at as usize].cover, Cover::new(at)).into_cells()
     }

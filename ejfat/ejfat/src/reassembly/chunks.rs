@@ -14,13 +14,14 @@ pub(super) const SEGMENTS: u32 = 512;
 /// blocks, so several blocks are remembered.
 const RECENT: usize = 4;
 
-/// The bitmap of one event, which records the segments that have arrived, as a linked list of blocks.
+/// The bitmap of one event, in which the bit of each arrived segment is set. The bitmap is a linked list of blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     buffer: u32,
     first: u32,
-    /// The blocks of this list that were used last. Each pair has the number of a block in the event, and the index of
-    /// the block in `Chunks::chunks`.
+    /// Recently used blocks of this list. Element i is for the blocks whose number in the event has the remainder i
+    /// when it is divided by [`RECENT`]. Each pair has the number of a block in the event, and the index of the block
+    /// in `Chunks::chunks`.
     recent: [(u32, u32); RECENT],
 }
 
@@ -35,8 +36,9 @@ impl Chain {
     }
 }
 
-/// The position, in an event's bitmap, of the bit that records that a segment has arrived. `chunk` is the index in
-/// `Chunks::chunks` of the bitmap block with this bit, or `None` if the event does not have this bitmap block yet.
+/// The position of a segment's bit in the bitmap of an event. The bit is set if the segment has arrived. `chunk` is the
+/// index in `Chunks::chunks` of the bitmap block with this bit, or `None` if the event does not have this bitmap block
+/// yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,
@@ -67,7 +69,7 @@ impl Chunks {
             number: 0,
             next: if at + 1 == count { NONE } else { at + 1 },
         };
-        // The hash table has twice the capacity that its entries need, so that it allocates no memory later: a hash
+        // The hash table has twice the capacity that its entries need, so that it allocates no memory later. A hash
         // table that is at most half full can use the places of removed entries again without an allocation.
         let index = HashMap::with_capacity_and_hasher(2 * count as usize, FixedState::with_seed(seed));
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
@@ -102,8 +104,7 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Returns whether the bit of any segment in `segments` is set, and whether the bits of all segments in `segments`
-    /// are set.
+    /// Returns whether any of the segments in `segments` has arrived, and whether all of them have arrived.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {
@@ -127,7 +128,8 @@ impl Chunks {
         self.set(chain, cell)
     }
 
-    /// Sets the bit of a segment. Returns false if the bitmap needs another block and no block is free.
+    /// Sets the bit of a segment, which records that the segment has arrived. Returns false if the bitmap needs another
+    /// block and no block is free.
     #[inline]
     pub(super) fn set(&mut self, chain: &mut Chain, Cell { chunk, segment }: Cell) -> bool {
         let Some(at) = chunk.or_else(|| self.take(chain, segment / SEGMENTS)) else { return false };

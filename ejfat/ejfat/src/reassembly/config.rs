@@ -18,9 +18,9 @@ pub enum LimitsBy {
     Stream,
 }
 
-/// The limit of the sum of all events' lengths, as a multiple of [`Config::memory`]. The limit is higher than the
-/// memory, because a new event takes address space for its whole length at once, but takes memory only when its bytes
-/// arrive.
+/// The limit of the sum of the lengths of all open and complete events, as a multiple of [`Config::memory`]. The limit
+/// is higher than the memory, because a new event takes address space for its whole length at once, but takes memory
+/// only when its bytes arrive.
 const CLAIMED: u64 = 16;
 
 /// The limits and settings of a reassembler.
@@ -28,13 +28,13 @@ const CLAIMED: u64 = 16;
 pub struct Config {
     /// The number of event buffers. Open events and complete events that are not released need an event buffer each.
     pub slots: u32,
-    /// The maximum number of open events. When another event is opened although `max_open` events are open, the sender
-    /// with the most open events loses its event that got no segment for the longest time. If senders that never
-    /// completed an event have more than half of all open events, only these senders can lose an event.
+    /// The maximum number of open events. If `max_open` events are open and another event begins, the sender with the
+    /// most open events loses one event. It loses the event that got no segment for the longest time. If senders that
+    /// never completed an event have more than half of all open events, only these senders can lose an event.
     pub max_open: u32,
     /// The maximum number of open events of one sender. When a sender with this number of open events opens another
-    /// event, the sender loses its own event that got no segment for the longest time. All senders that are not counted
-    /// separately, such as senders beyond [`Config::max_sources`], together count as one sender.
+    /// event, the sender loses its own event that got no segment for the longest time. One sender stands for all
+    /// senders that are not counted separately, for example for the senders beyond [`Config::max_sources`].
     pub max_open_per_source: u32,
     /// The rule that decides which events belong to one sender. Each sender has its own limits, such as
     /// `max_open_per_source`.
@@ -52,7 +52,8 @@ pub struct Config {
     pub page: u32,
     /// The time without a segment after which an event is given up. The time-out of E2SAR begins with the first segment
     /// of an event instead of the last segment. The reassembler drops late segments of an ended event. If the event or
-    /// the late segment has no tick, the reassembler does so only until `timeout` has passed since the event's end.
+    /// the late segment has no tick, the late segment is dropped only if `timeout` has not passed since the event's
+    /// end.
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
@@ -67,9 +68,9 @@ pub struct Config {
     /// late segment of a remembered event is dropped, and does not open the event again. [`Config::timeout`] describes
     /// an exception.
     pub remembered: u32,
-    /// The number of bitmap blocks of all events together. A bitmap block has 512 bits, and each bit says whether one
-    /// range of bytes of an event has arrived. An event needs bitmap blocks only if the bytes that have arrived form
-    /// many separate ranges.
+    /// The number of bitmap blocks, which all events share. A bitmap block has 512 bits, and belongs to one event while
+    /// it is used. Each bit says whether one range of bytes of this event has arrived. An event needs bitmap blocks
+    /// only if the bytes that have arrived form many separate ranges.
     pub chunks: u32,
     /// The seed of the hash tables. The seed should be random, so that no sender can choose event numbers whose hashes
     /// collide.
@@ -119,11 +120,12 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Returns the limit of the sum of all events' lengths, in bytes. If a new event would exceed this limit, open
-    /// events are evicted. The sender whose open events have the greatest total length loses its longest open events.
-    /// If senders that never completed an event have more than half of the total length of all open events, one of
-    /// these senders loses its events first. If one sender's events are not enough, the next sender is chosen in the
-    /// same way. If too many events would have to be evicted, the segment of the new event is dropped instead.
+    /// Returns the limit of the sum of the lengths of all open and complete events, in bytes. If a new event would
+    /// exceed this limit, open events are evicted. The sender whose open events have the greatest total length loses
+    /// its longest open events. If senders that never completed an event have more than half of the total length of all
+    /// open events, only these senders can be chosen. If the events of the chosen sender are not enough, another sender
+    /// is chosen by the same rule. If 16 evictions would not be enough, the segment of the new event is dropped
+    /// instead.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

@@ -8,13 +8,14 @@
 //!
 //! The bitmap divides the event into cells, which are ranges of equal length. Only the last cell of an event may be
 //! shorter. Each cell has one bit. If the bit is set, all bytes of the cell have arrived. The length of a cell is
-//! called the stride of the event. The stride is the length of the first segment to arrive that has at least
-//! [`LEAST_STRIDE`] bytes, begins at a multiple of its own length, and does not end at the end of the event.
+//! called the stride of the event. The first segment that meets three conditions decides the stride, which is the
+//! length of this segment. The segment must have at least [`LEAST_STRIDE`] bytes, begin at a multiple of its own
+//! length, and not end at the end of the event.
 //!
-//! The bitmap is used from the time when a new interval does not fit into the full list. The intervals that consist
-//! of whole cells are then moved to the bitmap, as long as the bitmap gets blocks for them. After that, a segment
-//! that fills exactly one cell is recorded in the bitmap. A segment that is adjacent to an interval becomes part of
-//! this interval instead.
+//! The bitmap is used from the time when a new interval does not fit into the full list. The intervals that consist of
+//! whole cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the rest of these
+//! intervals stays in the list. After that, a segment that is adjacent to an interval becomes part of this interval. A
+//! segment that is adjacent to no interval and fills exactly one cell is recorded in the bitmap.
 
 use std::ops::Range;
 
@@ -26,10 +27,10 @@ use super::{
 };
 
 const INTERVALS: usize = 24;
-/// The minimum of [`Cover::stride`], which is the number of an event's bytes for which one bit of the event's
-/// bitmap stands. If one bit could stand for fewer bytes, a bitmap could need more blocks, and a sender of
-/// short segments could take all bitmap blocks. A sender with an MTU of at least `SegmentSize::LEAST_MTU`,
-/// which is 576, sends segments that are longer than this minimum, except the last segment of an event.
+/// The minimum of [`Cover::stride`]. The stride is the number of an event's bytes for which one bit of the event's
+/// bitmap stands. If one bit could stand for fewer bytes, a bitmap could need more blocks, and a sender of short
+/// segments could take all bitmap blocks. If a sender has an MTU of at least `SegmentSize::LEAST_MTU`, which is 576,
+/// its segments are longer than this minimum. Only the last segment of an event may be shorter.
 const LEAST_STRIDE: u32 = 256;
 
 #[derive(Clone, Debug)]

@@ -10,11 +10,11 @@
 //! order and any number of times. Accepted segments never overlap and lie inside the event, so an event is complete
 //! when the number of accepted bytes is equal to the length of the event.
 //!
-//! The caller provides memory for [`Config::slots`] events of up to [`Config::max_event`] bytes each. The caller should
-//! reserve only address space for the events, and let the operating system provide pages of memory when bytes are
-//! written, because the bytes of an event may never arrive. [`Config::max_claimed`] limits the address space that
-//! events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All tables are allocated
-//! when the reassembler is created.
+//! The caller provides memory for [`Config::slots`] events of up to [`Config::max_event`] bytes each. The bytes of an
+//! event do not always arrive. The caller should therefore reserve only address space for the events, and let the
+//! operating system provide pages of memory when bytes are written. [`Config::max_claimed`] limits the address space
+//! that events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All tables are
+//! allocated when the reassembler is created.
 //!
 //! Every segment is either accepted, or dropped and counted under one [`SegmentDropCause`]. Every event that was opened
 //! ends as complete, timed out, evicted or abandoned.
@@ -72,8 +72,8 @@ pub struct EventKey {
 }
 
 /// A copy command. The caller must copy the segment's payload from the datagram into the event buffer. The caller must
-/// make the copy before the next segment is handled, because the next segment may complete the event, and the event
-/// buffer must then contain all bytes of the event.
+/// make the copy before the next segment is handled. The next segment may complete the event, and the event buffer must
+/// then contain all bytes of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyCommand {
     /// The id of the event, which selects the event buffer.
@@ -109,7 +109,7 @@ named! {
 
     /// All limits that can cause an eviction, in the order of their discriminants.
     ALL;
-    /// Returns the name of this limit in counters.
+    /// Returns the name that counters use for this limit, such as `sender`.
     name;
 }
 
@@ -158,8 +158,9 @@ named! {
         /// The accepted bytes of the event form so many separate ranges that the bytes of this segment cannot be
         /// recorded.
         Scattered = "scattered",
-        /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`] and evictions cannot make enough
-        /// room, or the segment needs a bitmap block and all [`Config::chunks`] bitmap blocks are in use.
+        /// The segment would exceed [`Config::memory`] or [`Config::max_claimed`], and evictions cannot make enough
+        /// room. The cause is the same if the segment needs a bitmap block and all [`Config::chunks`] bitmap blocks are
+        /// in use.
         Memory = "memory",
         /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
         NoSlot = "no_slot",
@@ -167,7 +168,7 @@ named! {
 
     /// All causes, in the order of their discriminants.
     ALL;
-    /// Returns the name of this cause in counters.
+    /// Returns the name that counters use for this cause, such as `late`.
     name;
 }
 
@@ -219,8 +220,9 @@ impl Reassembler {
     /// Creates a reassembler without open events, and allocates all its tables.
     ///
     /// # Errors
-    /// Fails with [`ConfigError::Zero`] if `memory` or a `u32` field of `config` is 0, with [`ConfigError::Slots`] if
-    /// `max_open` is above `slots`, and with [`ConfigError::Page`] if `page` is not a power of two.
+    /// Fails with [`ConfigError::Zero`] if `memory` or a `u32` field of `config` is 0. Fails with
+    /// [`ConfigError::Slots`] if `max_open` is above `slots`. Fails with [`ConfigError::Page`] if `page` is not a power
+    /// of two.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         // An event that is longer than `memory` could never be complete, so `max_event` is at most `memory`.
@@ -288,9 +290,9 @@ impl Reassembler {
             None => (self.open(key, &part, length, tick)?, None, None),
         };
         let opened = gap.is_none();
-        // A `Gap` is the location in an event's record at which the arrival of a segment is recorded. The record of a
-        // new event is empty, so the first segment is recorded at the default `Gap`. Recording the first segment of an
-        // event cannot fail, so each open event has at least one segment.
+        // The record of an event says which of its bytes have arrived. A `Gap` is the location in the record at which a
+        // segment is entered. The record of a new event is empty, so the first segment is entered at the default `Gap`.
+        // Entering the first segment of an event cannot fail, so each open event has at least one segment.
         let part = (part, gap.unwrap_or_default());
         let complete = match victim {
             Some(victim) => self.add_and_evict(victim, buffer, part, length)?,
@@ -306,10 +308,9 @@ impl Reassembler {
     }
 
     /// Records that a part of an event has arrived, and evicts the open event `victim` to free memory for the part.
-    /// Returns true if the event is complete now. Recording may need a bitmap block. If recording fails while no bitmap
-    /// block is free, and `victim` has bitmap blocks, the eviction of `victim` frees these blocks, and the function
-    /// tries to record the part again. If recording fails in any other case, the function returns the error and evicts
-    /// nothing.
+    /// Returns true if the event is complete now. Recording can fail because no bitmap block is free. If `victim` has
+    /// bitmap blocks, its eviction then frees these blocks, and the function tries to record the part again. If
+    /// recording fails in any other case, the function returns the error and evicts nothing.
     #[cold]
     fn add_and_evict(
         &mut self,
@@ -324,8 +325,8 @@ impl Reassembler {
         }
         self.evict(victim, Eviction::Memory);
         added.or_else(|_| {
-            // The call of `add` that failed may have changed the record of the event's arrived bytes, so the location
-            // (`gap`) for the part in this record is determined again.
+            // The first call of `add` may have changed the event's record before the call failed. The location in the
+            // record at which the part is entered (`gap`) is therefore determined again.
             let gap = self.buffers.check(buffer, &part, length, None, &self.chunks)?;
             self.buffers.add(self.now, buffer, (part, gap), length, &mut self.chunks)
         })
@@ -430,7 +431,8 @@ impl Reassembler {
 
     fn evict(&mut self, buffer: u32, eviction: Eviction) {
         if self.evicted.len() == self.config.slots as usize {
-            // The list of evicted events is bounded, because a caller may never poll the list.
+            // The list of evicted events must not grow without limit if the caller does not poll it, so the oldest
+            // event is removed.
             self.evicted.pop_front();
         }
         let evicted = self.give_up(buffer, |counters| counters.evict(eviction));
@@ -441,8 +443,8 @@ impl Reassembler {
     /// open for [`Config::lifetime`]. The event buffer of the returned event is free or already used for another event.
     /// The caller must call this function until it returns `None`.
     pub fn poll_given_up(&mut self, now: Time) -> Option<Incomplete> {
-        // `now` may be earlier than the time of the last handled segment. An event that times out in this function is
-        // remembered with the later of these two times as its end time.
+        // It is possible that `now` is earlier than the time of the last handled segment. If an event times out in this
+        // function, the later of these two times is remembered as the end time of the event.
         self.now = self.now.max(now);
         if let Some(evicted) = self.evicted.pop_front() {
             return Some(evicted);

@@ -16,8 +16,8 @@ struct EventEnd {
     cause: SegmentDropCause,
     at: Time,
     tick: Option<u64>,
-    /// The number of this event among all ended events, counted from 1. When the oldest event leaves a full list, its
-    /// number shows whether the entry of its key in `ends` is for this event or for a newer event with the same key.
+    /// The number of this event among all ended events, counted from 1. The oldest event of a full list leaves the list
+    /// and also `ends`. If `ends` has a newer event with the same key, this event has another number and stays.
     number: u64,
 }
 
@@ -69,7 +69,7 @@ impl RecentEvents {
     }
 
     /// Returns the cause for which a segment of an ended event is refused. A segment whose tick differs from the tick
-    /// of the ended event belongs to another event, because the sender was restarted.
+    /// of the ended event belongs to another event: the sender was restarted and uses its event numbers again.
     pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<SegmentDropCause> {
         let end = self.ends.get(key)?;
         let same = match tick.zip(end.tick) {

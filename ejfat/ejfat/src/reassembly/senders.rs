@@ -96,7 +96,7 @@ pub(super) struct SenderId {
     generation: u32,
 }
 
-/// The identity of a sender.
+/// The address by which senders are told apart, together with the data id if limits are by stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct SenderIdentity {
     address: IpAddr,
@@ -143,9 +143,9 @@ struct SenderState {
 }
 
 impl SenderState {
-    /// Returns the time from which another sender may take this entry, if the current sender has no open event. A
-    /// sender that completed an event keeps its entry for [`KEPT`], so that datagrams from forged addresses do not
-    /// displace this sender.
+    /// Returns the time from which another sender may take this entry. The entry can be taken only if the current
+    /// sender has no open event. A sender that completed an event keeps its entry for [`KEPT`], so that datagrams from
+    /// forged addresses do not displace this sender.
     fn free_from(&self) -> Time {
         if self.proven { self.last_received + KEPT } else { Time::default() }
     }
@@ -231,9 +231,9 @@ impl SenderTable {
         new as u32
     }
 
-    /// Finds an entry that a new sender may take. The current sender of the entry has no open event, and the time
-    /// [`SenderState::free_from`] has come. While all entries are taken, each datagram of a sender without an entry
-    /// causes a call of this function. To save time, the function searches the entries only if an entry may be free.
+    /// Finds an entry that a new sender may take: its current sender has no open event, and the time
+    /// [`SenderState::free_from`] has come. While no entry is free, each datagram of a sender without an entry causes a
+    /// call of this function. To save time, the function searches the entries only if an entry may be free.
     fn free_entry(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -292,16 +292,17 @@ impl SenderTable {
     }
 
     /// Returns the index of the sender with the most bytes, by the rule of [`SenderTable::with_most`]. `bytes_of` has
-    /// the number of bytes of each sender. The senders in `asked` count as senders without bytes, because the caller
-    /// has chosen them before. The chosen sender loses events, so that there is room for another event.
+    /// one number for each sender: the bytes that the sender's events take up. The senders in `asked` count as senders
+    /// without bytes, because the caller has chosen them before. The chosen sender loses events, so that there is room
+    /// for another event.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. If
-    /// the senders that never completed an event together have more than half of the sum of all numbers, only these
-    /// senders can be chosen.
+    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. The
+    /// numbers of the senders that never completed an event may be more than half of the sum of all numbers. In this
+    /// case, only these senders can be chosen.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.entries.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

@@ -8,12 +8,12 @@ const WINDOW: u64 = 1024;
 /// these numbers may still arrive late.
 const BEFORE_FIRST: u64 = 64;
 /// The maximum number by which a received event number may be above the highest event number that its stream had
-/// before. If the difference is larger, the sender must have been restarted, and the counting of missing events begins
+/// before. A larger difference shows that the sender has been restarted. The counting of missing events then begins
 /// anew.
 const AHEAD: u64 = 1 << 20;
-/// The maximum difference between the lowest event number in the window of a stream and a received event number below
-/// this window. If the difference is larger, the sender must have been restarted, and the counting of missing events
-/// begins anew.
+/// The maximum number by which a received event number may be below the lowest event number in the window of its
+/// stream. A larger difference shows that the sender has been restarted. The counting of missing events then begins
+/// anew.
 const BACK: u64 = 4 * WINDOW;
 /// The number of event numbers for which [`Stream::seen`] has bits.
 const SEEN: u64 = WINDOW + BACK;
@@ -106,8 +106,8 @@ impl Stream {
             self.begin(event);
         } else if event < self.base {
             // This event number is below the `base` with which the counting began, so the event was never counted as
-            // missing. `slide` has not raised `base` since then: once `slide` has raised `base`, an event number below
-            // `base` is more than `BACK` below the window, and the condition above treats it as a restart.
+            // missing. `slide` has not raised `base` since then. If `slide` had raised `base`, this event number would
+            // be more than `BACK` below the window, and the condition above would treat it as a restart.
             return;
         }
         if event - self.base >= SEEN {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn late_events_that_were_never_missing_do_not_lower_the_count() {
-        // Only event 10001 is missing. Its number is below the window when event 12000 has arrived.
+        // Only event 10001 is missing. After event 12000 has arrived, the number 10001 is below the window.
         let events = || (10_000..=12_000).filter(|&event| event != 10_001);
         assert_eq!(after(events()).missing, 1);
         assert_eq!(after(events().chain([9_000])).missing, 1, "it came before the first");
@@ -216,8 +216,8 @@ mod tests {
                 next += random.range(1..=most);
             }
             sent.push(next);
-            // Some events are moved by a few positions. Each moved event arrives while its number is still in the
-            // window.
+            // Some events change places with an event at most 7 positions later in `sent`. Each of these events arrives
+            // while its number is still in the window.
             for at in 0..sent.len() {
                 let other = (at + random.below(8) as usize).min(sent.len() - 1);
                 if sent[other].abs_diff(sent[at]) < 60 {

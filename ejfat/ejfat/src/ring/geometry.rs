@@ -77,9 +77,9 @@ impl Geometry {
         self.shared_ring_at() + self.ring_bytes()
     }
 
-    /// Returns the number of event descriptors. This number is a power of two and thus a divisor of 2^32. So the index
-    /// of an event descriptor, which is the sequence number modulo this number, goes on without a jump when the
-    /// sequence numbers wrap from 2^32 - 1 to 0.
+    /// Returns the number of event descriptors of the ring, which is a power of two and thus a divisor of 2^32. The
+    /// index of an event descriptor is its sequence number modulo this number. The index therefore goes on without a
+    /// jump when the sequence numbers wrap from 2^32 - 1 to 0.
     fn descriptors(self) -> u32 {
         self.slots.next_power_of_two()
     }
@@ -89,8 +89,8 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// Returns the size of the credits in bytes. The credits consist of a block with the count of credits, followed by
-    /// a word for each slot.
+    /// Returns the size of the credits in bytes. The credits consist of a block of 64 bytes, in which the count of
+    /// credits lies, and of one credit word for each slot behind this block.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }

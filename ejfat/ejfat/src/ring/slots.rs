@@ -45,7 +45,7 @@ pub struct Credited {
     pub acknowledged: bool,
 }
 
-/// The result of reading the credit words.
+/// The numbers of released events and of wrong credits that one call of [`RingSlots::look`] found in the credit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreditCounts {
     /// The number of events that the worker has released since the previous call of [`RingSlots::look`].
@@ -58,7 +58,7 @@ pub struct CreditCounts {
 #[derive(Clone, Debug)]
 pub struct RingSlots {
     geometry: Geometry,
-    /// A bitmap with one bit for each slot. A set bit means that the slot is in use.
+    /// A bitmap of the slots that are in use. Each slot has one bit, which is set while the slot is in use.
     used: Vec<u64>,
     in_use: u32,
     /// All slots with numbers below this number are in use, so a search for free slots begins at this slot. Free slots
@@ -71,8 +71,9 @@ pub struct RingSlots {
     seen: Vec<u32>,
     /// The number of slots that are in use by events that were not sent yet.
     filling: u32,
-    /// A search for `in_vain` adjacent free slots has failed, so a search for this number or for more would fail again.
-    /// The value is `u32::MAX` if no search has failed since slots last became free.
+    /// The smallest number of adjacent free slots for which a search has failed since slots last became free;
+    /// `u32::MAX` if no search has failed. A search for this number of slots or for more would fail again, so it is
+    /// omitted.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,

@@ -10,8 +10,9 @@
 //! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
 //! ```
 //!
-//! Bit 0 of a subscription's flags is set if the subscription has a member. Bit 0 of a descriptor's flags is set if the
-//! event has a tick. Bit 1 of a descriptor's flags is set if the event is delivered again.
+//! Bit 0 of a subscription's flags is set if the field `member` has a member number. Bit 0 of a descriptor's flags is
+//! set if the field `tick` has the tick of the event. Bit 1 of a descriptor's flags is set if the event is delivered
+//! again.
 //!
 //! A worker that requests version 2 may also get events of workers that ended. A response (`answer` in the table above)
 //! that accepts a subscription has the version that the worker requested. A response that refuses a subscription always
@@ -23,7 +24,7 @@ use arrayvec::ArrayString;
 use super::{Geometry, GeometryError};
 use crate::reassembly::EventKey;
 
-/// The number of bytes of a subscription, a response or a descriptor.
+/// The number of bytes of each subscription, each response and each descriptor.
 pub const BLOCK: usize = 64;
 /// The number of bytes of a credit word. A worker's credits contain a count and one credit word for each slot, and the
 /// count has as many bytes as a credit word.
@@ -90,7 +91,7 @@ impl DeliveryMode {
     /// All delivery modes, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Store, Self::Cut, Self::Shared];
 
-    /// Returns the name of the delivery mode in reports.
+    /// Returns the name that reports use for the delivery mode.
     pub fn name(self) -> &'static str {
         match self {
             Self::Store => "store",

@@ -112,9 +112,9 @@ impl LbHeader {
         Ok((Self { select, protocol: (first >> 32) as u8, tick }, rest))
     }
 
-    /// Returns true if a datagram begins with an LB header. The first two bytes of a datagram are enough to recognise
-    /// an LB header, because an LB header begins with 0x4c, and an RE header of version 0 to 3 begins with a byte below
-    /// 0x40.
+    /// Returns true if a datagram begins with an LB header. The function compares only the first two bytes. These two
+    /// bytes distinguish an LB header from an RE header. An LB header begins with 0x4c, and an RE header of version 0
+    /// to 3 begins with a byte below 0x40.
     #[inline]
     pub fn leads(datagram: &[u8]) -> bool {
         datagram.starts_with(&MAGIC.to_be_bytes())

@@ -1,4 +1,5 @@
-//! The sync header. About once a second, a sender sends its current tick to the control plane in a sync header.
+//! The sync header, which is the whole content of a sync datagram. About once a second, a sender sends a sync datagram
+//! with its current tick to the control plane.
 //!
 //! ```text
 //! 'L' 'C' | 2 | zero u8 | source id u32 | tick u64 | ticks per second u32 | UNIX nanoseconds u64

@@ -22,7 +22,8 @@ pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).unwrap()
 }
 
-/// Returns the address that belongs to the number `host`. The addresses of different numbers differ in many bits.
+/// Returns a test address. Each number `host` stands for one address of each IP version. The addresses of different
+/// numbers differ in many bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
     // The product of `host` and an odd number, modulo a power of two, is different for each value of `host`. The
     // highest bits of each address are constant and make the address a unicast address.
@@ -70,8 +71,7 @@ pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
     all
 }
 
-/// Returns the rules of [`rules_to`] and a rule for a destination address. The destination address is
-/// `address(IpVersion::V4, host)`.
+/// Returns the rules of [`rules_to`], and one more rule for the IPv4 destination address with the number `host`.
 pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
     let mut all = rules_to(lb, members);
     all.insert(Rule::Destination { address: address(IpVersion::V4, host), lb }, false).unwrap();
@@ -155,8 +155,8 @@ pub(crate) fn udp_at(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 }
 }
 
-/// Computes the IPv4 checksum and the UDP checksum. A UDP checksum of 0, which means that the packet has no UDP
-/// checksum, stays 0.
+/// Computes the IPv4 checksum and the UDP checksum, and writes them into the packet. A UDP checksum of 0, which means
+/// that the packet has no UDP checksum, stays 0.
 pub(crate) fn fill_checksums(packet: &mut [u8]) {
     let udp = udp_at(packet);
     let addresses = if packet[0] >> 4 == 4 {
@@ -242,7 +242,7 @@ fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Returns the packet that the model sends for a received packet, and its route.
+/// Returns the packet that the model sends when it receives `packet`, and the route of the sent packet.
 pub(crate) fn model_forward(rules: &[Rule], packet: &[u8]) -> Result<(Vec<u8>, Route), DropCause> {
     let (from, to) = addresses(packet).ok_or(DropCause::NotIp)?;
     let lb = rules.iter().find_map(|rule| match *rule {
@@ -302,8 +302,8 @@ fn random_prefix(random: &mut Random) -> TickPrefix {
         _ => random.range(44..=63) as u8,
     };
     let near = random.pick(&[TICK, TICK, TICK, TICK, 0, u64::MAX]) ^ random.below(1 << 18);
-    // `near` is often replaced by the first or the last tick of its range of 2^16 ticks, so that different prefixes
-    // often begin or end at the same tick.
+    // `near` is a tick that the new prefix contains. In two of three cases, `near` becomes the first or the last of the
+    // 2^16 ticks with the same upper 48 bits. Different prefixes therefore often begin or end at the same tick.
     let near = random.pick(&[near, near | 0xffff, near & !0xffff]);
     let free = 64 - u32::from(length);
     let value = near.checked_shr(free).map_or(0, |bits| bits << free);
@@ -366,7 +366,8 @@ impl Site {
     /// the numbers 1 to 5.
     pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
 
-    /// Returns three random load balancers with ids that the hardware supports, in ascending order.
+    /// Returns a site with three random load balancers and random senders. The hardware supports the ids of the load
+    /// balancers, which are in ascending order.
     pub(crate) fn random(random: &mut Random) -> Self {
         let mut all: Vec<_> = (0..LbId::P4_COUNT as u8).collect();
         while all.len() > 3 {
@@ -392,8 +393,8 @@ pub(crate) fn random_rules(random: &mut Random) -> Rules {
     random_rules_of(random, Site::FIRST)
 }
 
-/// Returns random rules of the load balancers of a site. The rules for destination addresses are complete, but each
-/// rule for a source address, a calendar slot or a member is missing with some probability.
+/// Returns random rules of the three load balancers of `site`. The rules for destination addresses are complete, but
+/// each rule for a source address, a calendar slot or a member is missing with some probability.
 pub(crate) fn random_rules_of(random: &mut Random, site: Site) -> Rules {
     let mut rules = Rules::default();
     let mut put = |rule| rules.insert(rule, true).unwrap();
@@ -450,12 +451,14 @@ pub(crate) fn random_header(random: &mut Random, rules: &[Rule]) -> LbHeader {
     LbHeader { select, protocol: random.pick(&[1, 1, 0, 255]), tick: random_tick(random, rules) }
 }
 
-/// Returns a random packet to load balancer 0, 1 or 2. Most of the packets are valid.
+/// Returns the bytes of a random IP packet. Its destination address mostly belongs to load balancer 0, 1 or 2. Most of
+/// the packets are valid.
 pub(crate) fn random_packet(random: &mut Random, rules: &[Rule]) -> Vec<u8> {
     random_packet_of(random, Site::FIRST, rules)
 }
 
-/// Returns a random packet to a load balancer of a site. Most of the packets are valid.
+/// Returns the bytes of a random IP packet. Its destination address mostly belongs to one of the three load balancers
+/// of `site`. Most of the packets are valid.
 pub(crate) fn random_packet_of(random: &mut Random, site: Site, rules: &[Rule]) -> Vec<u8> {
     let ip = random_ip(random);
     let mut payload = random_header(random, rules).encode().to_vec();
@@ -504,10 +507,10 @@ fn fill_lengths(packet: &mut [u8]) {
     fill_checksums(packet);
 }
 
-/// Damages the packet with some probability. A packet is damaged in one of four ways: padding is added behind the
-/// packet, the end of the packet is cut off, the payload is cut to less than 24 bytes and the length fields are
-/// updated, or one of the first 90 bytes is changed. Returns true if one of these ways was chosen. The chosen way can
-/// leave the packet unchanged by chance.
+/// Damages the packet with some probability. There are four kinds of damage. Two kinds keep the length fields: they add
+/// padding behind the packet, or cut off its end. The third kind cuts the UDP payload to less than 24 bytes and updates
+/// the length fields. The fourth kind changes one of the first 90 bytes. Returns true if the packet was damaged; by
+/// chance, the damage can leave the packet unchanged.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
         // The padding of 5000 bytes is so long that a data plane forwards the packet before the end of the padding

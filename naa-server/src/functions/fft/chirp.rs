@@ -1,8 +1,9 @@
 //! Fourier transforms of lengths that are not a product of two short lengths, for example multiples of a large prime.
 //! Each transform is computed as a convolution whose length has no large prime factors (Bluestein's algorithm).
 //!
-//! The chirp is c(k) = e^(-πi k²/n). If x(j) is number j of the input, number k of the transform is c(k) times the sum
-//! of x(j) c(j) conj(c(k-j)) over all j.
+//! For a forward transform of n numbers, the chirp is c(k) = e^(-πi k²/n). For an inverse transform, the chirp is the
+//! conjugate of these numbers. If x(j) is number j of the input, number k of the transform is c(k) times the sum of
+//! x(j) c(j) conj(c(k-j)) over all j.
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -22,13 +23,15 @@ const STRIPE: usize = 1 << 16;
 pub(super) struct Chirp {
     n: usize,
     staged: Staged,
-    /// The roots of unity of order 2n. Each number of the chirp is one of these roots.
+    /// The roots of unity of order 2n for the direction of the transform. Each number of the chirp is one of these
+    /// roots.
     roots: Roots,
     _roots: Option<Reservation>,
 }
 
-/// Returns the two factors of the length of the convolution. The length of the convolution has no prime factors except
-/// 2, 3 and 5, and is at least 2n - 1. The length of the convolution is less than 1.25 times (2n - 1).
+/// Returns two factors, whose product is the length of the convolution for a transform of `n` numbers. The length of
+/// the convolution has no prime factors except 2, 3 and 5, and is at least 2n - 1. The length of the convolution is
+/// less than 1.25 times (2n - 1).
 pub(super) fn length(n: usize) -> [usize; 2] {
     let least = 2 * n - 1;
     let lengths = [1, 3, 5, 9, 15].map(|odd: usize| least.div_ceil(odd).next_power_of_two() * odd);
@@ -52,9 +55,9 @@ impl Chirp {
         Ok(Self { n, staged, roots: Roots::new(2 * n, direction)?, _roots: charge })
     }
 
-    /// Transforms `input` and stores the result in `output`. If `input` is `None`, the method transforms `output` in
-    /// place. `signal` and `kernel` must have the length of the convolution, and must contain only zeros before the
-    /// call.
+    /// Computes the Fourier transform of `input` and stores the result in `output`. If `input` is `None`, the method
+    /// transforms `output` in place. `signal` and `kernel` must have the length of the convolution, and must contain
+    /// only zeros before the call.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -86,8 +89,8 @@ impl Chirp {
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
         // `self.staged` computes the transforms of the convolution, but only in the forward direction. The inverse
-        // transform of the products is the conjugate of the forward transform of their conjugates, so the products are
-        // conjugated here, and the results are conjugated below.
+        // transform of the products is the conjugate of the forward transform of their conjugates. Therefore, the
+        // products are conjugated here, and the results are conjugated below.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
             stop.check()?;
             for (signal, kernel) in signal.iter_mut().zip(kernel) {
@@ -106,8 +109,8 @@ impl Chirp {
         Ok(())
     }
 
-    /// Returns the numbers c(k) of the chirp for all k from `first` on. The square of k is reduced modulo 2n in
-    /// integers, so it is not rounded.
+    /// Returns the numbers c(k) of the chirp for all k from `first` on. Each c(k) depends only on the remainder of k²
+    /// modulo 2n. This remainder is computed with integers, so it is exact.
     fn chirps(&self, first: usize) -> impl Iterator<Item = Complex64> {
         let order = 2 * self.n;
         let mut square = (first as u128 * first as u128 % order as u128) as usize;

@@ -1,4 +1,4 @@
-//! Transforms of short lengths by rustfft.
+//! Computes transforms of short lengths with the crate rustfft.
 
 use std::{fmt, sync::Arc};
 
@@ -10,8 +10,9 @@ use crate::{
     memory_budget::Reservation,
 };
 
-/// The length of the longest transform that rustfft computes as a whole. A transform whose length is a prime number
-/// near `MOST` takes about 30 ms, including the time for making its tables.
+/// The length of the longest transform that one call of rustfft computes. The server computes a longer transform from
+/// several transforms of at most this length. A transform whose length is a prime number near `MOST` takes about 30 ms,
+/// including the time for making its tables.
 pub(super) const MOST: usize = 1 << 16;
 
 /// A transform of a short length, with its tables.
@@ -27,7 +28,8 @@ impl fmt::Debug for Direct {
 }
 
 /// Returns true if `len` has no prime factors except 2, 3, 5 and 7. If the result is true, rustfft needs little memory
-/// for a transform of this length. If the result is false, rustfft may need a convolution.
+/// for a transform of this length. If the result is false, rustfft can compute the transform by a convolution, which
+/// needs more memory.
 fn is_smooth(mut len: usize) -> bool {
     for factor in [2, 3, 5, 7] {
         while len > 0 && len.is_multiple_of(factor) {
@@ -50,7 +52,7 @@ pub(super) fn scratch_bytes(len: usize) -> usize {
 }
 
 impl Direct {
-    /// Makes the tables of a transform of `len` numbers.
+    /// Makes the tables that rustfft needs for transforms of `len` numbers.
     ///
     /// # Errors
     /// Fails with [`CallFailure::OverLimit`] if there is no memory for the tables.

@@ -47,7 +47,7 @@ impl Roots {
         Ok(Self { bits, high: table(high, low)?, low: table(low, 1)? })
     }
 
-    /// Returns root number `r`.
+    /// Returns the root of unity with the number `r`.
     ///
     /// # Panics
     /// Panics if the table `high` has no element for `r`. The table has an element for each `r` below the order of the
@@ -58,14 +58,15 @@ impl Roots {
     }
 }
 
-/// Computes root number `r`. The function reduces the angle to the first eighth of the circle in integer arithmetic, so
-/// the reduction has no rounding error.
+/// Computes the root of unity with the number `r`: e^(-2πi r/order), or its conjugate for the inverse direction. The
+/// function reduces the angle to the first eighth of the circle in integer arithmetic, so the reduction has no rounding
+/// error.
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // The root has the distance `rest` from the start of its eighth of the circle, and the distance `order - rest` from
-    // the end of this eighth, where the whole eighth has the length `order`. The angle is measured from the start of an
-    // even eighth, and from the end of an odd eighth, because these points are the multiples of 90 degrees.
+    // Here an eighth of the circle has the length `order`. The root lies `rest` after the start of its eighth, and
+    // `order - rest` before the end of its eighth. The angle is measured from that border of the eighth which is a
+    // multiple of 90 degrees: the start of an even eighth, or the end of an odd eighth.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

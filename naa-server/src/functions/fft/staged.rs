@@ -17,9 +17,9 @@ use crate::{
     memory_budget::Reservation,
 };
 
-/// The maximum number of complex numbers in a stripe, which consists of whole columns or whole rows. A stripe has at
-/// least as many columns or rows as a cache line has complex numbers, even if they are so long that the stripe exceeds
-/// the maximum.
+/// The maximum number of complex numbers in a stripe, which consists of whole columns or whole rows. A stripe always
+/// has at least as many columns or rows as a cache line has complex numbers. If the columns or rows are very long, a
+/// stripe therefore exceeds the maximum.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
 /// The number of complex numbers in a block. `Staged::turn` multiplies the numbers of a column by the powers of a root
@@ -43,17 +43,17 @@ pub(super) struct Staged {
     _roots: Option<Reservation>,
 }
 
-/// Returns the two factors of `n` that are nearest to each other, or `None` if one of these factors is above [`MOST`].
-/// The first factor is the smaller one.
+/// Returns the two numbers whose product is `n` and that are nearest to each other, or `None` if one of them is above
+/// [`MOST`]. The first number is not larger than the second one.
 pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     let least = n.div_ceil(MOST).max(1);
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
 }
 
-/// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
-/// row to the start of the next, counted in complex numbers. `len` is the length of a column or row. If the distance
-/// were a large power of two, all columns or rows would compete for the same cache lines, so the distance is at least
-/// one cache line longer than a column or row.
+/// Returns the number of columns or rows of a stripe, and the distance of their starts in the buffer. `len` is the
+/// length of a column or row. Length and distance are counted in complex numbers. The distance is at least one cache
+/// line longer than a column or row. If the distance were a large power of two, all columns or rows would compete for
+/// the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -75,7 +75,7 @@ impl Staged {
             + factors.map(direct::table_bytes).into_iter().sum::<usize>()
     }
 
-    /// Makes the tables of a transform.
+    /// Makes a transform of `column * row` numbers, with the tables that it needs.
     ///
     /// # Errors
     /// Fails with [`CallFailure::OverLimit`] if there is no memory for the tables.
@@ -96,8 +96,8 @@ impl Staged {
         })
     }
 
-    /// Transforms `input` and stores the result in `output`. If `input` is `None`, the method transforms `output` in
-    /// place. `between` holds intermediate numbers and has the same length as `output`.
+    /// Computes the Fourier transform of `input` and stores it in `output`. If `input` is `None`, the method transforms
+    /// `output` in place. `between` holds intermediate numbers and has the same length as `output`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -131,8 +131,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Transforms `data` in place and leaves the result in transposed order. A caller that transposes the resulting
-    /// matrix gets number k of the transform at index k.
+    /// Replaces the numbers of `data` by their Fourier transform, in transposed order. A caller that transposes the
+    /// resulting matrix gets number k of the transform at index k.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -146,8 +146,9 @@ impl Staged {
         self.each_row(data, work, stop)
     }
 
-    /// Transforms `data` in place. Before the call, the numbers of `data` must be in the transposed order in which
-    /// [`reorder`](Self::reorder) leaves its result. After the call, number k of the transform is at index k of `data`.
+    /// Replaces the numbers of `data` by their Fourier transform. Before the call, the numbers of `data` must be in the
+    /// transposed order in which [`reorder`](Self::reorder) leaves its result. After the call, number k of the
+    /// transform is at index k of `data`.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -170,9 +171,9 @@ impl Staged {
         self.turn(at, column);
     }
 
-    /// Copies each column of `from` to the buffer for stripes, calls `step` for the column in the buffer, and copies
-    /// the result to the same column of `data`. If `from` is `None`, the columns are those of `data`. The arguments of
-    /// `step` are `self`, the index of the column in the matrix, the column, and scratch memory.
+    /// Copies each column of `from` to the buffer for stripes, and calls `step` for the column in the buffer. The
+    /// result is then copied to the same column of `data`. If `from` is `None`, the columns are those of `data`. The
+    /// arguments of `step` are `self`, the index of the column in the matrix, the column, and scratch memory.
     ///
     /// # Errors
     /// Fails with the error of [`Stop::check`] if the call should stop.
@@ -242,8 +243,8 @@ impl Staged {
     /// the matrix.
     fn turn(&self, at: usize, column: &mut [Complex64]) {
         let powers: [Complex64; POWERS] = std::array::from_fn(|k| {
-            // Powers beyond the end of the column are not computed, because they are not used, and their exponents may
-            // be too large for the tables of `roots`.
+            // If the column has fewer than `POWERS` numbers, the last powers are not needed. They are not computed,
+            // because their exponents may be too large for the tables of `roots`.
             if k < self.column { self.roots.at(at * k) } else { Complex64::ONE }
         });
         for (block, numbers) in column.chunks_mut(POWERS).enumerate() {

@@ -6,8 +6,8 @@ use crate::{
     functions::frame_sequence::{is_skippable, skippable_len, word},
 };
 
-/// The number of blocks between two calls of [`Stop::check`]. Only the header of each block is read, which takes about
-/// as long as one cache miss, so the time between two calls is some milliseconds.
+/// The number of blocks between two calls of [`Stop::check`]. The function reads only the header of each block, which
+/// takes about as long as one cache miss. The headers of so many blocks take some milliseconds.
 const STRIDE: usize = 1 << 16;
 /// The first bytes of a frame.
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -20,8 +20,8 @@ pub(super) struct Frame {
     /// The number of bytes to which the frame decompresses, or `None` if the frame does not state this number.
     pub(super) content: Option<u64>,
     pub(super) is_skippable: bool,
-    /// True if the end of the frame was found. A frame in the legacy format has no end mark. Its end is the end of all
-    /// data, and counts as found if the last block is complete.
+    /// True if the end of the frame was found. A frame in the legacy format has no end mark. Such a frame ends where
+    /// all data ends, and its end counts as found if the last block is complete.
     pub(super) is_whole: bool,
 }
 

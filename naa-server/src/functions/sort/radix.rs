@@ -1,7 +1,7 @@
-//! Sorts large arrays of integers in place (American flag sort), and calls [`Stop::check`] often. The
-//! elements are put into 256 buckets by eight bits, which are the highest bit in which elements differ and
-//! the seven bits below it. Each bucket of more than `SMALL` elements is divided into buckets again, and each
-//! smaller bucket is sorted by the standard library.
+//! Sorts large arrays of integers in place (American flag sort), and calls [`Stop::check`] often. The elements are put
+//! into 256 buckets by eight of their bits: the highest bit in which elements differ, and the seven bits below it. Each
+//! bucket of more than `SMALL` elements is divided into buckets again, and each smaller bucket is sorted by the
+//! standard library.
 
 use crate::{
     call::{CallFailure, Stop},
@@ -11,7 +11,8 @@ use crate::{
 /// The maximum number of elements that are sorted by the standard library, which takes about 30 ms for this number.
 const SMALL: usize = 1 << 20;
 /// The number of steps between two calls of [`Stop::check`]. A step handles one element or swaps two elements. The
-/// number is small enough for slow steps, in which the processor waits for the memory of two elements.
+/// number is so small that these calls are frequent even if the processor waits in each step for the memory of two
+/// elements.
 const STRIDE: usize = 1 << 17;
 const BUCKETS: usize = 256;
 
@@ -44,7 +45,7 @@ impl Key for i64 {
     }
 }
 
-/// Sorts `data`.
+/// Sorts `data` in ascending order.
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop. After an error, `data` has the same elements as
@@ -127,8 +128,8 @@ fn partition<T: Key>(data: &mut [T], shift: u32, stop: &Stop) -> Result<[usize; 
     let (mut steps, mut next_check) = (0, STRIDE);
     for at in 0..BUCKETS {
         while next[at] < ends[at] {
-            // The element `held` is put into its bucket and replaces an element of that bucket, which becomes the next
-            // `held`. The inner loop ends when `held` belongs to bucket `at`.
+            // In each step of the inner loop, `held` is put into its bucket, and the element that was in this place
+            // becomes the new `held`. The inner loop ends when `held` belongs to bucket `at`.
             let mut held = data[next[at]];
             let mut its = bucket(held);
             while its != at {

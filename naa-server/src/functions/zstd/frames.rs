@@ -56,7 +56,8 @@ impl Frame {
             let header = usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16;
             let (last, kind, size) = (header & 1 != 0, header >> 1 & 3, header >> 3);
             at += 3 + match kind {
-                // A block of kind 1 (RLE) has a single byte in the frame, which the decompressor repeats `size` times.
+                // A block of kind 1 (RLE) has only one byte after its header. The decompressor repeats this byte `size`
+                // times.
                 1 => 1,
                 3 => return Err(broken()),
                 _ => size,

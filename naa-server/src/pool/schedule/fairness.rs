@@ -5,9 +5,9 @@ use super::{
     *,
 };
 
-/// Runs `calls` calls one after the other, each for the time `time`. Returns the numbers of the source networks of
-/// these calls in the order in which the calls ran. `of` returns the number of a call's source network from the call's
-/// ID.
+/// Runs `calls` calls one after the other. Each call takes the time `time`. Returns the numbers of the source networks
+/// of these calls in the order in which the calls ran. `of` returns the number of a call's source network from the
+/// call's ID.
 fn serve(schedule: &mut Schedule, calls: usize, time: Duration, of: impl Fn(u64) -> u32) -> Vec<u32> {
     let serve_one = || {
         let CallId(id) = schedule.next().unwrap();
@@ -23,13 +23,13 @@ fn a_peer_alone_has_all_workers_and_a_newcomer_is_served_at_once() {
     fill(&mut schedule, peer(1), 0..6);
     let first: Vec<_> = std::iter::from_fn(|| schedule.next()).collect();
     assert_eq!(first, [CallId(0), CallId(1)]);
-    // While all pool threads compute for the first source network, the first call of the second source network gets an
-    // extra thread, and the second call of the second source network waits.
+    // All pool threads compute for the first source network. The first call of the second source network therefore gets
+    // an extra thread, and the second call of the second source network waits.
     fill(&mut schedule, peer(2), 10..12);
     assert_eq!((schedule.next(), schedule.next()), (Some(CallId(10)), None));
-    // After a call of the first source network ends, each source network has one running call. The two running calls
-    // are as many as the pool threads, and only a source network without a running call gets an extra thread, so no
-    // other call starts.
+    // After a call of the first source network ends, each source network has one running call. There are two pool
+    // threads and two running calls, so no pool thread is free. An extra thread is only for a source network without a
+    // running call, so no other call starts.
     schedule.finished(peer(1), 100 * MS);
     assert_eq!(schedule.next(), None);
     // After the running call of the second source network ends, the waiting call of this source network gets a pool
@@ -83,7 +83,7 @@ fn a_peer_with_one_long_call_at_a_time_gets_no_more_than_its_share() {
         id += 2;
         assert_eq!(schedule.admit(of, CallId(id + u64::from(of == short)), 0), Ok(None));
     };
-    // The source network `long` has one call at a time: it makes its next call when the call before is finished.
+    // The source network `long` has one call at a time: it makes its next call when its previous call is finished.
     admit(&mut schedule, long);
     for _ in 0..4000 {
         // The source network `short` always has waiting calls.
@@ -158,8 +158,8 @@ fn an_abandoned_call_gives_nobody_a_lead() {
         let CallId(ran) = schedule.next().unwrap();
         schedule.finished(both[(ran % 2) as usize], MS);
     }
-    // Source network 1, which has an abandoned call, and the new source network 4 now make calls. Source networks 1 and
-    // 4 must share the pool thread with the two source networks that made calls for a minute.
+    // Now source network 1 makes calls, although it has an abandoned call. The new source network 4 makes calls, too.
+    // Source networks 1 and 4 must share the pool thread with the two source networks that made calls for a minute.
     fill(&mut schedule, peer(1), 1_000_000..1_000_009);
     fill(&mut schedule, peer(4), 2_000_000..2_000_009);
     let mut turns = BTreeMap::<u64, u32>::new();

@@ -44,9 +44,9 @@ impl Serving {
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
-        // If the device does not revoke access, a function works on copies of the regions that the host can write. A
-        // call with more than `COPIED_INLINE` bytes of regions then runs on the pool, so that the server loop itself
-        // does not copy the regions of such a call.
+        // If the device does not revoke access, a function works on copies of the regions that the host can write. The
+        // pool then executes each call with more than `COPIED_INLINE` bytes of regions, so that the server loop does
+        // not spend time on these copies.
         let copies = bytes > COPIED_INLINE && !self.context.attr().revokes;
         // If the session has a process for kernels, the call runs on the pool, because the call must wait for this
         // process. A call of a kernel waits until the session's process has run the kernel. A call of any other
@@ -135,8 +135,8 @@ impl Serving {
     /// Counts and logs a failed call of session `id`.
     fn note_failure(&mut self, id: CmId, why: &CallFailure) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        // A failed call of the catalogue is not counted as failed, because hosts make such calls to learn the size of
-        // the output.
+        // A failed call of the catalogue is not counted as failed. Hosts that do not know the size of the catalogue
+        // make such a call to learn the size.
         if session.function != Some(CATALOGUE) {
             self.stats.calls_failed.add(1);
         }

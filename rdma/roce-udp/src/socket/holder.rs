@@ -64,8 +64,8 @@ pub struct Held {
     pub holder: Holder,
 }
 
-/// The process, or the Linux kernel, that has a socket open, as far as `/proc` tells. A `Holder` is printed as a text
-/// that fits after the words "is held by".
+/// The holder of a socket, as far as `/proc` tells. The holder is a process, or the Linux kernel itself. A `Holder` is
+/// printed as a text that fits after the words "is held by".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process holds the socket.
@@ -75,8 +75,8 @@ pub enum Holder {
         /// The name of the program, from `/proc/PID/comm`.
         name: String,
     },
-    /// The holder is unknown, because this process may not read the file descriptors of some processes, or because
-    /// `/proc` does not list the socket.
+    /// The holder is unknown, because this process has no permission to read the file descriptors of some processes, or
+    /// because `/proc` does not list the socket.
     Hidden,
     /// No process in `/proc` has the socket open: the socket belongs to the Linux kernel, for example to soft-RoCE, or
     /// to a process outside this container.
@@ -122,8 +122,8 @@ fn sockets(table: &str, port: u16) -> Vec<(IpAddr, String)> {
     lines.filter_map(of).collect()
 }
 
-/// Parses an address as `/proc/net/udp` prints it. The address consists of 32-bit words in network order; the Linux
-/// kernel reads each word as a native integer and prints the integer in hexadecimal digits.
+/// Parses an address as `/proc/net/udp` prints it. The address consists of 32-bit words in network order. The Linux
+/// kernel reads each word as a native integer, and prints this integer in hexadecimal digits.
 fn address(text: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match text.len() {

@@ -1,9 +1,9 @@
-//! The memory for the copied pieces of a send batch.
+//! The memory into which a send batch copies pieces of datagrams.
 
 use std::ptr::{self, NonNull};
 
-/// The memory for copied pieces. The memory never moves, because the batch stores pointers to the pieces, and the Linux
-/// kernel later reads the pieces through these pointers.
+/// The memory into which a send batch copies pieces of datagrams. The memory never moves, because the batch stores
+/// pointers to the pieces, and the Linux kernel later reads the pieces through these pointers.
 pub(super) struct BatchBytes {
     start: NonNull<u8>,
     len: usize,

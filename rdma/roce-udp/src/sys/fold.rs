@@ -22,7 +22,7 @@ pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> Option
         return None;
     }
     // SAFETY: `can_fold` and `can_fold_wide` have checked that the processor has the instructions of the called
-    // function, and the blocks are readable by the caller's contract.
+    // function. The caller guarantees that the blocks are readable.
     Some(unsafe {
         if blocks > 1 && can_fold_wide() {
             x86::fold_wide(register, at, blocks)
@@ -60,12 +60,13 @@ mod x86 {
 
     use super::BLOCK;
 
-    /// The factors for one block: x^(1024 + 32) and x^(1024 - 32), each reduced modulo the CRC polynomial. The 32 bits
-    /// of each factor are stored in reversed order and shifted left by one bit.
+    /// The factors by which a block is multiplied before the next block is added: x^(1024 + 32) and x^(1024 - 32), each
+    /// reduced modulo the CRC polynomial. The 32 bits of each factor are stored in reversed order and shifted left by
+    /// one bit.
     const BY_A_BLOCK: (i64, i64) = (0x1_e88e_f372, 0x1_4a7f_e880);
 
-    /// The factors for two blocks: x^(2048 + 32) and x^(2048 - 32), reduced and stored like the factors of
-    /// `BY_A_BLOCK`.
+    /// The factors by which a block is multiplied before the second block after it is added. The factors are
+    /// x^(2048 + 32) and x^(2048 - 32), reduced and stored like the factors of `BY_A_BLOCK`.
     const BY_TWO_BLOCKS: (i64, i64) = (0x1_1542_778a, 0x1_322d_1430);
 
     /// Folds like [`fold`], but with registers of 64 bytes, so that fewer instructions are needed for each byte.
@@ -77,13 +78,13 @@ mod x86 {
     pub(super) unsafe fn fold_wide(register: u32, at: *const u8, blocks: usize) -> [u8; BLOCK] {
         let factors = |(low, high)| _mm512_set4_epi64(high, low, high, low);
         let (by_one, by_two) = (factors(BY_A_BLOCK), factors(BY_TWO_BLOCKS));
-        // SAFETY: at least two blocks are readable at `at`, by the caller's contract.
+        // SAFETY: the caller guarantees that at least two blocks are readable at `at`.
         let (mut first, mut second) = unsafe { (load_wide(at), load_wide(at.add(BLOCK))) };
         let register = _mm512_zextsi128_si512(_mm_cvtsi32_si128(register.cast_signed()));
         first[0] = _mm512_xor_si512(first[0], register);
         for pair in 1..blocks / 2 {
-            // SAFETY: `pair` is less than `blocks / 2`, so both blocks are among the `blocks` blocks that are readable
-            // by the caller's contract.
+            // SAFETY: the caller guarantees that `blocks` blocks are readable at `at`. Both blocks are among them,
+            // because `pair` is less than `blocks / 2`.
             let (next, behind) = unsafe {
                 let at = at.add(pair * 2 * BLOCK);
                 (load_wide(at), load_wide(at.add(BLOCK)))
@@ -93,8 +94,8 @@ mod x86 {
         }
         let mut lanes = [step(first[0], by_one, second[0]), step(first[1], by_one, second[1])];
         if blocks % 2 == 1 {
-            // SAFETY: the block with the index `blocks - 1` is the last block that is readable by the caller's
-            // contract.
+            // SAFETY: the caller guarantees that `blocks` blocks are readable at `at`. The last of them has the index
+            // `blocks - 1`.
             let last = unsafe { load_wide(at.add((blocks - 1) * BLOCK)) };
             lanes = [step(lanes[0], by_one, last[0]), step(lanes[1], by_one, last[1])];
         }
@@ -120,7 +121,8 @@ mod x86 {
     #[target_feature(enable = "avx512f")]
     unsafe fn load_wide(at: *const u8) -> [__m512i; 2] {
         let (a, b);
-        // SAFETY: the instructions read the block, which is readable by the caller's contract, and change no memory.
+        // SAFETY: the caller guarantees that the block is readable. The instructions read only the block, and change no
+        // memory.
         unsafe {
             asm!(
                 "vmovdqu64 {a}, [{at}]",
@@ -140,13 +142,13 @@ mod x86 {
     pub(super) unsafe fn fold(register: u32, at: *const u8, blocks: usize) -> [u8; BLOCK] {
         let (low, high) = BY_A_BLOCK;
         let factors = _mm256_set_epi64x(high, low, high, low);
-        // SAFETY: at least one block is readable at `at`, by the caller's contract.
+        // SAFETY: the caller guarantees that at least one block is readable at `at`.
         let mut lanes = unsafe { load(at) };
         let register = _mm256_zextsi128_si256(_mm_cvtsi32_si128(register.cast_signed()));
         lanes[0] = _mm256_xor_si256(lanes[0], register);
         for block in 1..blocks {
-            // SAFETY: `block` is less than `blocks`, and `blocks` blocks are readable at `at`, by the caller's
-            // contract.
+            // SAFETY: the caller guarantees that `blocks` blocks are readable at `at`, and `block` is less than
+            // `blocks`.
             let next = unsafe { load(at.add(block * BLOCK)) };
             for (lane, next) in lanes.iter_mut().zip(next) {
                 let low = _mm256_clmulepi64_epi128::<0x00>(*lane, factors);
@@ -166,7 +168,8 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     unsafe fn load(at: *const u8) -> [__m256i; 4] {
         let (a, b, c, d);
-        // SAFETY: the instructions read the block, which is readable by the caller's contract, and change no memory.
+        // SAFETY: the caller guarantees that the block is readable. The instructions read only the block, and change no
+        // memory.
         unsafe {
             asm!(
                 "vmovdqu {a}, [{at}]",

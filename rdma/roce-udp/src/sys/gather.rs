@@ -43,8 +43,8 @@ pub(crate) fn build(
             memory.read(piece.offset as usize, copy);
             icrc.update(copy);
         } else {
-            // SAFETY: a registered region stays mapped, and only `Engine::release`, which drops all unsent packets,
-            // deregisters a region.
+            // SAFETY: a registered region stays mapped. Only `Engine::release` deregisters a region, and it drops all
+            // unsent packets first.
             unsafe { gather(&mut segment, &mut icrc, memory, piece.offset, piece.len) };
         }
     }
@@ -55,23 +55,24 @@ pub(crate) fn build(
     true
 }
 
-/// Bytes whose ICRC is not computed by folding (see [`fold`]) are copied in pieces of at most this number of bytes, and
-/// the ICRC is computed from the copy. The number is the largest path MTU, so one piece is enough for the payload of
-/// any packet.
+/// The maximum length of a piece in bytes. If the ICRC of bytes is not computed by folding (see [`fold`]), the bytes
+/// are copied piece by piece, and the ICRC is computed from the copies. The maximum length is the largest path MTU, so
+/// one piece is enough for the payload of any packet.
 const PIECE: usize = 4096;
 /// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A payload with fewer
-/// bytes has at most one whole block. Folding a single block is of no use, because [`fold`] only copies it, so the ICRC
-/// of such a payload is computed from a copy.
+/// bytes has at most one whole block. If there is only one block, [`fold`] only copies this block and saves no work.
+/// The ICRC of such a payload is therefore computed from a copy.
 const LEAST_FOLDED: usize = 2 * BLOCK;
 
 /// Appends `len` bytes of `memory` to a datagram without a copy, and adds these bytes to the datagram's ICRC.
 ///
 /// The Linux kernel gets only the address of the bytes and reads them when the packet is sent. The program, or another
 /// process that maps the memory, may write the memory at any time, so no slice of the memory may exist. If the
-/// processor has the instructions of [`fold`] and `len` is at least [`LEAST_FOLDED`], whole blocks are added to the
-/// ICRC directly from the memory. All other bytes are added to the ICRC from a copy. The program that posted the work
-/// request has promised not to change the bytes until the work request completes. If a program changes the bytes before
-/// the completion, the packet's ICRC is wrong and the peer drops the packet; no other harm is done.
+/// processor has the instructions of [`fold`] and `len` is at least [`LEAST_FOLDED`], all whole blocks of [`BLOCK`]
+/// bytes are added to the ICRC directly from the memory. All other bytes are added to the ICRC from a copy. The program
+/// that posted the work request has promised not to change the bytes until the work request completes. If a program
+/// changes the bytes before the completion, the packet's ICRC is wrong and the peer drops the packet; no other harm is
+/// done.
 ///
 /// # Safety
 /// The memory must stay mapped until the segment is sent, dropped or cleared.
@@ -89,6 +90,7 @@ unsafe fn gather(segment: &mut DatagramBuilder<'_>, icrc: &mut Icrc, memory: &Me
         icrc.update(piece);
         Ok(())
     });
-    // SAFETY: the range is inside the memory, which stays mapped until the segment is sent, by the caller's contract.
+    // SAFETY: the range is inside the memory. The caller guarantees that the memory stays mapped until the segment is
+    // sent, dropped or cleared.
     unsafe { segment.gather(at, len) };
 }

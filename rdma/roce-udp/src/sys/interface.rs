@@ -19,7 +19,7 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
 }
 
-/// All addresses of this machine's interfaces, in the order of the Linux kernel.
+/// Returns all addresses of this machine's interfaces, in the order in which the Linux kernel lists them.
 ///
 /// # Errors
 /// Fails with the errors of getifaddrs(3).
@@ -97,8 +97,8 @@ fn mtu_of(node: &libc::ifaddrs, ip: IpAddr) -> io::Result<u32> {
     // SAFETY: an `ifreq` consists of integers, pointers and arrays of integers, and zero is a valid value for all of
     // them.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    // An interface name is always shorter than `ifr_name`, so the whole name is copied, and the last byte of `ifr_name`
-    // stays zero and ends the name.
+    // The loop copies the whole name, because an interface name is always shorter than `ifr_name`. The last byte of
+    // `ifr_name` stays zero and ends the name.
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(name.to_bytes()) {
         *to = *from as libc::c_char;

@@ -11,7 +11,7 @@ use super::{address::RawAddress, check};
 /// A socket option whose value is an integer: its level and its name.
 pub(crate) type SocketOption = (libc::c_int, libc::c_int);
 
-/// An unbound, nonblocking UDP socket of the family of `addr`, closed on exec.
+/// Opens a nonblocking UDP socket of the address family of `addr`. The socket is not bound, and is closed on exec.
 pub(crate) fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
     let family = if addr.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

@@ -111,9 +111,9 @@ impl RecvBatch {
         })
     }
 
-    /// Returns true if the batch has several buffers, and the last call of [`Port::recv`](crate::socket::Port::recv)
-    /// received as many messages as it requested, so that more messages may be waiting. If the batch has only one
-    /// buffer, the result is always false, although more messages may be waiting.
+    /// Returns true if the last call of [`Port::recv`](crate::socket::Port::recv) received as many messages as it
+    /// requested. More messages may then be waiting. If the batch has only one buffer, the result is always false,
+    /// although more messages may be waiting.
     pub fn is_full(&self) -> bool {
         self.ask > 1
     }
@@ -197,8 +197,8 @@ fn controls(header: &libc::msghdr) -> impl Iterator<Item = (libc::c_int, libc::c
 /// # Safety
 /// `at` must point to a whole control message that is readable.
 unsafe fn control(at: *const libc::cmsghdr) -> (libc::c_int, libc::c_int, u32) {
-    // SAFETY: the length of a control message covers its header and its data, so both reads stay inside the data; the
-    // data's integers are in native byte order.
+    // SAFETY: the length of a control message counts its header and its data, so the reads of 4 bytes and of 1 byte
+    // below stay inside the data. The data's integers are in native byte order.
     unsafe {
         let head = &*at;
         let data = libc::CMSG_DATA(at);

@@ -20,9 +20,9 @@ const GROUP_BYTES: usize = 65_000;
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
-/// A batch of at most this number of messages is sent with an array of only this number of headers, because clearing an
-/// array of [`MOST`] headers costs more. The number is sufficient for the most frequent batch, which has the response
-/// of one call and an ACK.
+/// A batch of at most this number of messages is sent with an array of only `FEW` message headers, because clearing an
+/// array of [`MOST`] message headers takes longer. The number is sufficient for the most frequent batch, which has the
+/// response of one call and an ACK.
 const FEW: usize = 4;
 
 /// Datagrams that are to be sent by the socket.
@@ -146,8 +146,8 @@ impl SendBatch {
         })
     }
 
-    /// Returns the number of segments in the last unsent message of the batch if a datagram of `len` bytes to `to` can
-    /// be added to this message. Otherwise, the result is 0.
+    /// Checks whether a datagram of `len` bytes to `to` can be added to the last unsent message of the batch. Returns
+    /// the number of segments in this message, or 0 if the datagram cannot be added.
     fn grows(&self, to: SocketAddr, len: usize) -> usize {
         let Some(group) = self.messages.get(self.next..).and_then(<[_]>::last) else { return 0 };
         let pieces = self.pieces.len() - self.segments[group.first_segment].first_piece;
@@ -166,7 +166,7 @@ impl SendBatch {
     /// memory is free for new segments.
     ///
     /// Each message is sent whole or not at all. If the Linux kernel refuses a message, the message is dropped and
-    /// counted; if the interface cannot split a super-packet, the super-packet stays in the batch, and
+    /// counted. If the interface cannot split a super-packet, the super-packet stays in the batch, and
     /// [`Rest::GsoRefused`] is returned.
     ///
     /// # Errors
@@ -225,11 +225,11 @@ impl SendBatch {
     /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
     ///
     /// The IPv4 identification of every unsent segment becomes 0, because each segment is sent as a single datagram.
-    /// The function calls `renumber` for each segment whose identification was not 0, because `renumber` must correct
-    /// the ICRC, which covers the identification. The arguments of `renumber` are the segment's length in bytes, its
+    /// The ICRC covers the identification. The function therefore calls `renumber`, which must correct the ICRC, for
+    /// each segment whose identification was not 0. The arguments of `renumber` are the segment's length in bytes, its
     /// former identification, and its trailer, which contains the ICRC. An ICRC can be corrected without the datagram's
-    /// bytes because CRC is linear: the difference of two ICRCs with different identifications depends only on the
-    /// datagram's length and on the two identifications.
+    /// bytes, because CRC is linear. The difference between the old and the new ICRC depends only on the datagram's
+    /// length and on the two identifications.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
@@ -283,7 +283,7 @@ impl SendBatch {
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: each of the first `count` headers points to a live address, to a live control block or null, and to
-        // pieces that are readable because the batch owns them or because the callers of `gather` keep them readable.
+        // readable pieces. The batch owns a piece, or the caller of `gather` keeps it readable.
         let sent = check(unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
         })?;
@@ -307,7 +307,7 @@ pub struct DatagramBuilder<'a> {
 }
 
 impl DatagramBuilder<'_> {
-    /// The IPv4 identification that the Linux kernel is going to send.
+    /// Returns the IPv4 identification with which the Linux kernel is going to send this datagram.
     pub fn ip_id(&self) -> u16 {
         // The cast is lossless because `grouped` is less than `GROUP_SEGMENTS`, which is 64.
         self.grouped as u16
@@ -327,7 +327,7 @@ impl DatagramBuilder<'_> {
         self.batch.copied.used += len;
         let at = self.batch.copied.at(start);
         match self.batch.pieces[self.pieces_before..].last_mut() {
-            // The new bytes follow the last piece directly, so the last piece is made longer.
+            // The new bytes follow the last piece directly in memory, so the last piece is made longer.
             Some(last) if last.iov_base.addr() + last.iov_len == at.addr() => last.iov_len += len,
             _ => self.push(at, len),
         }

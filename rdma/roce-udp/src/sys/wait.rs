@@ -10,8 +10,8 @@ use std::{
 
 use super::check;
 
-/// A waker ends the wait of another thread. The waker is an eventfd, which counts its wake-ups until they are drained,
-/// so that no wake-up is lost.
+/// A waker ends the wait of another thread. The waker is an eventfd, which counts the calls of [`Waker::wake`] until
+/// [`Waker::drain`] is called, so that no wake-up is lost.
 #[derive(Debug)]
 pub struct Waker(File);
 
@@ -29,11 +29,12 @@ impl Waker {
 
     /// Ends the wait that is in progress, or otherwise the next wait.
     pub fn wake(&self) {
-        // The write fails only if the eventfd's counter is at its limit, and a counter above zero ends the wait anyway.
+        // The write fails only if the eventfd's counter is at its limit. The failure does no harm, because any counter
+        // above zero ends the wait.
         let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
-    /// Forgets all wake-ups so far; returns true if there was at least one wake-up.
+    /// Sets the count of wake-ups to 0; returns true if there was at least one wake-up.
     pub fn drain(&self) -> bool {
         (&self.0).read(&mut [0; 8]).is_ok()
     }
@@ -51,8 +52,8 @@ const MOST: usize = 32;
 /// Waits until a file descriptor is ready or `timeout` has passed; if `timeout` is `None`, the wait has no time limit.
 ///
 /// `sources` are the file descriptors, each with the poll(2) events for which the function waits. After the wait, the
-/// function calls `came` once for each file descriptor, with its index in `sources` and the poll(2) events that
-/// occurred, or 0 if none occurred.
+/// function calls `came` once for each file descriptor. The arguments of `came` are the file descriptor's index in
+/// `sources` and the poll(2) events that occurred, or 0 if none occurred.
 ///
 /// If a signal interrupts the wait, the function returns early and does not call `came`.
 ///

@@ -106,7 +106,7 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
 /// Sets the option `name` of a socket, at the level `level`, to the value `value`.
 pub fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `value` is an integer of the given length.
+    // SAFETY: `value` is an integer of 4 bytes, and the last argument is this length.
     let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
@@ -130,7 +130,7 @@ pub fn set_device_option(local: IpAddr, option: (libc::c_int, libc::c_int), valu
     set_option(&socket, option, value);
 }
 
-/// Writes `len` bytes from `a` to `b`, and reads them back.
+/// Sends `len` bytes from `a` to `b` by a WRITE, and fetches them back by a READ.
 pub fn round_trip(a: &Side, b: &Side, len: usize) {
     let (source, target, back) = (a.region(len), b.region(len), a.region(len));
     let data = pattern(len, 9);

@@ -38,8 +38,8 @@ impl Cm {
     /// `Unreachable`.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if `CmConfig::max_connections` connections exist, and with [`Error::Invalid`] if
-    /// a value of `args` is out of range or the addresses are of different families.
+    /// Fails with [`Error::Exhausted`] if `CmConfig::max_connections` connections exist. Fails with [`Error::Invalid`]
+    /// if a value of `args` is out of range, or if the addresses are of different families.
     pub fn connect(
         &mut self,
         now: Time,
@@ -189,7 +189,7 @@ impl Cm {
                 self.fail_qp(id);
                 self.rejected(id, rej);
             }
-            // A peer that ends a connection before it has received the RTU sends a REJ.
+            // A peer sends a REJ if it ends a connection before it has received the RTU.
             State::Established { .. } => self.peer_left(now, id),
             _ => return Err(RefusalCause::CmUnexpected),
         }
@@ -206,8 +206,8 @@ impl Cm {
         let (Some(code), CmMessage::Req(req)) = (mtu_code(named), &mut sent.req.message) else {
             return false;
         };
-        // The REJ responds to an earlier REQ, because the newest REQ already has the path MTU of the REJ or a smaller
-        // one.
+        // A REJ to the newest REQ would name a smaller path MTU than this REQ names. This REJ does not, so it responds
+        // to an earlier REQ, and is ignored.
         if named >= sent.path_mtu {
             return true;
         }
@@ -224,7 +224,7 @@ impl Cm {
         self.event(CmEvent::Rejected { id, reason, private_data });
     }
 
-    /// Ends the connection attempt `id`, whose REQ has got no response in time, with the CM event `Unreachable`.
+    /// Ends the connection attempt `id` with the CM event `Unreachable`, because its REQ got no response in time.
     pub(super) fn req_expired(&mut self, id: CmId) {
         self.cancel_req(id);
         self.event(CmEvent::Unreachable { id, why: Unreachable::NoAnswer });
@@ -235,8 +235,8 @@ impl Cm {
         let Some(conn) = self.table.get(id) else { return };
         let ids = CommIds { local: conn.comm_id, remote: 0 };
         let mut rej = rejection(ids, Answered::Other(2), RejectReason::TIMEOUT);
-        // This side does not know the peer's communication ID, so the REJ contains this side's CA GUID, by which the
-        // peer finds the connection (as in the Linux function cm_format_rej).
+        // This side does not know the peer's communication ID. The REJ therefore contains this side's CA GUID, by which
+        // the peer finds the connection (as in the Linux function cm_format_rej).
         rej.ari[..8].copy_from_slice(&self.config.ca_guid.to_be_bytes());
         rej.ari_len = 8;
         let (to, tid) = (conn.peer, conn.tid);

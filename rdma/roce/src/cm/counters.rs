@@ -43,8 +43,8 @@ counters! {
     rx_unknown_id,
     /// The number of CM messages from an IP address that is not the address of the connection's peer.
     rx_wrong_source,
-    /// The number of CM messages that do not fit the state of their connection. This counter also includes the MRAs for
-    /// a REQ or REP beyond the maximum number of MRAs that are accepted for it.
+    /// The number of CM messages that do not fit the state of their connection. At most 15 MRAs are accepted for one
+    /// REQ or REP, and each further MRA is also counted here.
     rx_unexpected,
     /// The number of REQs that were received again.
     rx_duplicate_req,
@@ -53,8 +53,9 @@ counters! {
     /// The number of REQs that were rejected because no listener had the TCP-space port (RDMA_PS_TCP) that the REQ
     /// named.
     no_listener,
-    /// The number of REQs that were rejected because a backlog or a table was full, or because their source
-    /// network already had half of the allowed half-open requests.
+    /// The number of REQs that were rejected because a backlog or a table was full, or because their source network
+    /// already had too many half-open requests. One source network may have at most half of
+    /// `CmConfig::max_half_open` such requests.
     no_room,
     /// The number of half-open requests that were displaced by a REQ from another source network.
     displaced,
@@ -73,7 +74,8 @@ impl CmCounters {
         *self.of(message).1 += 1;
     }
 
-    /// Returns the counter of sent messages and the counter of received messages of the kind of `message`.
+    /// Returns two counters of messages that have the same kind as `message`: first the sent messages, then the
+    /// received messages.
     fn of(&mut self, message: &CmMessage) -> (&mut u64, &mut u64) {
         match message {
             CmMessage::Req(_) => (&mut self.tx_req, &mut self.rx_req),

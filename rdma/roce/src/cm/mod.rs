@@ -4,8 +4,8 @@
 //! The inputs are `connect`, `listen`, `accept`, `reject`, `disconnect`, `destroy`, `handle_mad`, `handle_timeout`,
 //! `data_arrived` and `send_failed`. After an input, the caller calls [`Cm::poll_transmit`] and [`Cm::poll_output`]
 //! until both return `None`, and gets the time of the next timer from [`Cm::poll_timeout`]. The caller must execute the
-//! results of [`Cm::poll_output`] in their order, because a queue pair must be connected to its peer before the
-//! application gets the CM event that reports the connection.
+//! results of [`Cm::poll_output`] in their order. A queue pair is then connected to its peer before the application
+//! gets the CM event that reports the connection.
 //!
 //! In the table below, the number after REJ is the reason code of the REJ. "Bind" and "fail" are outputs that change
 //! the queue pair.
@@ -47,10 +47,10 @@
 //! | TimeWait, Refused | time | | - |
 //!
 //! After `disconnect`, the CM event `Disconnected` comes at once, and does not wait for a message of the peer. A CM
-//! message that is not expected in the state of its connection is dropped. A dropped message is counted, except a
-//! repeated RTU, a DREP in the state TimeWait, and a REJ 26 that responds to an earlier REQ than the newest one. A
-//! datagram whose communication IDs or source address belong to no connection is dropped and counted. A DREQ for an
-//! unknown communication ID is counted and gets a DREP.
+//! message that is not expected in the state of its connection is dropped. Dropped messages are counted, with three
+//! exceptions: a repeated RTU, a DREP in the state TimeWait, and a REJ 26 that responds to an earlier REQ than the
+//! newest one. A datagram whose communication IDs or source address belong to no connection is dropped and counted. A
+//! DREQ for an unknown communication ID is counted and gets a DREP.
 
 mod active;
 mod counters;

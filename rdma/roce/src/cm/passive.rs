@@ -30,16 +30,17 @@ const TARGET_ACK_DELAY: u8 = 15;
 /// The value of the fail-over field of a REP. This stack does not support fail-over to another path, and sends 0 in
 /// this field as the Linux kernel does.
 const FAILOVER: u8 = 0;
-/// The reason of the REJ that the passive side sends if the application or the peer did not respond in time, or if the
-/// request had to make room for a REQ from another source network. The passive side does not use reason 4 (time-out),
-/// because a Linux kernel ignores a REJ with reason 4 that arrives before the REP. If the reason is 4, the Linux
-/// function cm_acquire_rejected_id searches for the connection by the communication ID of the passive side. A Linux
-/// kernel on the active side learns this ID only from the REP, so before the REP it does not find the connection.
+/// The reason of the REJ that the passive side sends if the application or the peer did not respond in time. The
+/// passive side also sends this REJ if the request had to make room for a REQ from another source network. The passive
+/// side does not use reason 4 (time-out), because a Linux kernel ignores a REJ with reason 4 that arrives before the
+/// REP. If the reason is 4, the Linux function cm_acquire_rejected_id searches for the connection by the communication
+/// ID of the passive side. A Linux kernel on the active side learns this ID only from the REP, so before the REP it
+/// does not find the connection.
 const TOO_LATE: RejectReason = RejectReason::NO_RESOURCES;
 
 impl Cm {
-    /// Starts to accept requests for the TCP-space port `port`; port 0 chooses a free port. `backlog` is the largest
-    /// number of requests that may wait for the application. Returns the listener and its port.
+    /// Starts to accept connection requests (REQs) for the TCP-space port `port`; port 0 chooses a free port. `backlog`
+    /// is the largest number of requests that may wait for the application. Returns the listener and its port.
     ///
     /// # Errors
     /// Fails with [`Error::Busy`] if another listener has the port, and with [`Error::Exhausted`] if `port` is 0 and no
@@ -118,7 +119,8 @@ impl Cm {
         }
     }
 
-    /// Finds the listener for a new request, or the reason to reject the request.
+    /// Checks a new request. Returns the listener of the request, its port, its path MTU and the header of rdma_cm, or
+    /// the reason to reject the request.
     fn check_req(
         &mut self,
         now: Time,
@@ -151,10 +153,9 @@ impl Cm {
         Ok((listener, port, path_mtu, header))
     }
 
-    /// Returns true if there is room for a new request from `from`. If necessary, the function removes a
-    /// half-open request of another source network to make room. A source network can have at most half of
-    /// the allowed half-open requests, and a request is never removed to make room for a new request of its
-    /// own source network.
+    /// Returns true if there is room for a new request from `from`. If necessary, the function removes a half-open
+    /// request of another source network to make room. A source network can have at most half of the allowed half-open
+    /// requests. A request is never removed to make room for a new request of its own source network.
     fn makes_room(&mut self, listener: CmId, from: SocketAddr) -> bool {
         let source = from.ip().into();
         let half_open = self.table.half_open();
@@ -303,8 +304,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Rejects a request with reason 28 and at most 148 bytes of private data. The application must not use `id` after
-    /// this call.
+    /// Rejects the request `id`: sends a REJ with reason 28 and with `data`, at most 148 bytes, as private data. The
+    /// application must not use `id` after this call.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no request `id` any more. Fails with [`Error::Invalid`] if the
@@ -357,9 +358,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Notes that a packet arrived on the queue pair `qpn`. If the RTU of a connection has not arrived, any packet of
-    /// the peer on the connection's queue pair confirms the connection as an RTU does (as in the Linux function
-    /// ib_cm_notify).
+    /// Notes that a packet arrived on the queue pair `qpn`. If the RTU of the queue pair's connection has not arrived
+    /// yet, this packet confirms the connection as an RTU does. The Linux function ib_cm_notify does the same.
     pub fn data_arrived(&mut self, qpn: u32) {
         if let Some(id) = self.table.unconfirmed(qpn) {
             self.confirmed(id);
@@ -374,7 +374,8 @@ impl Cm {
         }
     }
 
-    /// Ends the connection `id`, whose REP the peer has not confirmed in time, with the CM event `Unreachable`.
+    /// Ends the connection `id`, because the peer has not confirmed the REP in time. The application gets the CM event
+    /// `Unreachable`.
     pub(super) fn rep_expired(&mut self, now: Time, id: CmId) {
         self.withdraw_rep(now, id, TOO_LATE);
         self.event(CmEvent::Unreachable { id, why: Unreachable::NotConfirmed });
@@ -390,7 +391,7 @@ impl Cm {
     }
 }
 
-/// Returns the parameters of a REQ, converted to the view of this side: the initiator depth of the peer, for example,
+/// Returns the parameters of a REQ, converted to the view of this side. For example, the initiator depth of the peer
 /// becomes the number of responder resources of this side.
 fn offered(req: &Req) -> ConnParam {
     ConnParam {
@@ -404,9 +405,9 @@ fn offered(req: &Req) -> ConnParam {
     }
 }
 
-/// Limits the ACK timeout that a peer requests. A connection with an ACK timeout of hours, or with an infinite ACK
-/// timeout (code 0), would outlive its peer if this function did not limit the ACK timeout. The highest code that is
-/// allowed, 22, stands for an ACK timeout of 17 s.
+/// Limits the ACK timeout that a peer requests. Without this limit, a connection with an ACK timeout of hours, or with
+/// an infinite ACK timeout (code 0), would outlive its peer. The highest code that is allowed, 22, stands for an ACK
+/// timeout of 17 s.
 const fn bounded_timeout(asked: u8) -> u8 {
     match asked {
         0 | 22.. => 22,

@@ -28,8 +28,8 @@ impl Cm {
     /// already ended before this call.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if `id` was never assigned or is a listener, and with [`Error::Invalid`] if `id`
-    /// is a request that waits for the application.
+    /// Fails with [`Error::NotFound`] if `id` is a listener or was never assigned. Fails with [`Error::Invalid`] if
+    /// `id` is a request that waits for the application.
     pub fn disconnect(&mut self, now: Time, id: CmId) -> Result<(), Error> {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqRcvd(_)) => return Err(Error::Invalid("accept or reject the request first")),
@@ -152,8 +152,8 @@ impl Cm {
     /// it gets a DREQ for an unknown connection (Linux function cm_issue_drep).
     pub(super) fn confirm_forgotten(&mut self, from: SocketAddr, tid: u64, ids: CommIds) {
         let mut to = from;
-        // Linux kernel peers send from the UDP ports 0xc000 to 0xffff, and receive only at the RoCE port (rxe_net.c),
-        // so the DREP for such a peer goes to the RoCE port.
+        // A Linux kernel peer sends from a UDP port between 0xc000 and 0xffff, but receives only at the RoCE port
+        // (rxe_net.c). The DREP for such a peer therefore goes to the RoCE port.
         if from.port() >= 0xc000 {
             to.set_port(ROCE_PORT);
         }

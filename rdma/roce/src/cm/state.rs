@@ -132,9 +132,9 @@ impl Retry {
         now >= self.give_up
     }
 
-    /// Handles an MRA, by which the peer asks this side to wait until `until`. The time limit becomes the sum of
-    /// `until` and `timeout`, but never becomes earlier. Returns false and changes nothing if the peer has sent too
-    /// many MRAs.
+    /// Handles an MRA, by which the peer asks this side to wait until `until`. The new time limit is the sum of `until`
+    /// and `timeout`, unless the old time limit is later than this sum. Returns false and changes nothing if the peer
+    /// has sent too many MRAs.
     pub(super) fn extend(&mut self, until: Time, timeout: Duration) -> bool {
         if self.extensions >= MAX_EXTENSIONS {
             return false;

@@ -1,4 +1,5 @@
-//! The table of all connections, with the indexes and timers that follow from the states of the connections.
+//! The table of all connections. If the state of a connection changes, the table also changes its indexes and the
+//! connection's timer.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +20,7 @@ pub(super) struct CmTable {
     /// The half-open requests: the connections in the states ReqRcvd and RepSent. IDs are assigned in ascending order,
     /// so the oldest request has the lowest ID, as [`Admission`] requires.
     half_open: Admission<CmId>,
-    /// The connections in the state RepSent, by local queue pair.
+    /// The connections in the state RepSent. The key of a connection is the QPN of the connection's local queue pair.
     unconfirmed: BTreeMap<u32, CmId>,
     /// The connections in the states DreqSent, TimeWait and Refused, in the order in which they entered their states.
     lingering: VecDeque<CmId>,
@@ -104,7 +105,7 @@ impl CmTable {
         self.entered(id, Some(timer));
     }
 
-    /// Stores the data of the peer's queue pair.
+    /// Stores the peer's communication ID and the peer's queue pair in the connection `id`.
     pub(super) fn set_remote(&mut self, id: CmId, remote_ids: RemoteIds) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.remote_ids = Some(remote_ids);
@@ -128,7 +129,8 @@ impl CmTable {
         if let Some(key) = conn.request {
             self.by_request.remove(&key);
         }
-        // The map `by_remote_qp` may already have a newer connection for the peer's queue pair, whose entry must stay.
+        // The entry for the peer's queue pair in `by_remote_qp` can already belong to a newer connection. Such an entry
+        // must stay.
         if let Some(remote_ids) =
             conn.remote_ids.filter(|remote_ids| self.by_remote_qp.get(&remote_ids.qp) == Some(&id))
         {

@@ -54,8 +54,8 @@ impl Endpoint {
     /// Connects a queue pair with the parameters `attr`, and sends no CM message.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair was
-    /// connected before, and with [`Error::Invalid`] if the path MTU is invalid or larger than the device's.
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, and with [`Error::QpState`] if the queue pair was
+    /// connected before. Fails with [`Error::Invalid`] if the path MTU is invalid or larger than the device's.
     pub fn connect_qp(&mut self, qp: QpNum, attr: &QpAttr) -> Result<(), Error> {
         if mtu_code(attr.path_mtu).is_none() || attr.path_mtu > self.max_path_mtu {
             return Err(Error::Invalid("the path MTU is none of 256 to 4096, or beyond the link's"));

@@ -83,8 +83,8 @@ impl Endpoint {
     /// may wait at this listener for the application.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if there is no channel `channel`, with [`Error::Busy`] if another listener has
-    /// the port, and with [`Error::Exhausted`] if `port` is 0 and no port from 32768 on is free.
+    /// Fails with [`Error::NotFound`] if there is no channel `channel`, and with [`Error::Busy`] if another listener
+    /// has the port. Fails with [`Error::Exhausted`] if `port` is 0 and no port from 32768 on is free.
     pub fn listen(&mut self, channel: ChannelId, port: u16, backlog: u32) -> Result<(CmId, u16), Error> {
         self.check_channel(channel)?;
         let (id, port) = self.management.cm.listen(port, backlog, &mut *self.entropy)?;
@@ -95,8 +95,8 @@ impl Endpoint {
     /// Starts to connect from `local` to the TCP-space address `remote`; the attempt ends with a CM event.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the channel or the queue pair does not exist, with [`Error::QpState`] if the
-    /// queue pair was connected before, and with the errors of [`Cm::connect`].
+    /// Fails with [`Error::NotFound`] if the channel or the queue pair does not exist, and with [`Error::QpState`] if
+    /// the queue pair was connected before. Also fails with the errors of [`Cm::connect`].
     pub fn connect(
         &mut self,
         now: Time,
@@ -126,8 +126,8 @@ impl Endpoint {
     /// Brings `qp` to ready-to-send and accepts the connection request `id`.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the request or the queue pair does not exist, with [`Error::QpState`] if the
-    /// queue pair was connected before, and with the errors of [`Cm::accept`].
+    /// Fails with [`Error::NotFound`] if the request or the queue pair does not exist, and with [`Error::QpState`] if
+    /// the queue pair was connected before. Also fails with the errors of [`Cm::accept`].
     pub fn accept(&mut self, now: Time, id: CmId, qp: QpNum, param: &ConnParam) -> Result<(), Error> {
         self.check_unconnected(qp)?;
         let psn = Psn::new(self.entropy.next_u32());
@@ -141,7 +141,7 @@ impl Endpoint {
     /// channel of the request can be destroyed afterwards.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the request does not exist any more, and with [`Error::Invalid`] if the
+    /// Fails with [`Error::NotFound`] if the request does not exist any more. Fails with [`Error::Invalid`] if the
     /// request was accepted, was rejected or has expired, or if `private_data` is too long.
     pub fn reject(&mut self, now: Time, id: CmId, private_data: &[u8]) -> Result<(), Error> {
         let rejected = self.management.cm.reject(now, id, private_data);
@@ -191,8 +191,8 @@ impl Endpoint {
         self.management.cm.counters()
     }
 
-    /// Returns true if a DREQ of this device has no DREP yet. If the device is closed while this function returns true,
-    /// and the DREQ was lost, the peer is not informed that its connection has ended.
+    /// Returns true if a DREQ of this device has no DREP yet. A DREQ that was lost is sent again only while the device
+    /// is open. If the device is closed earlier, the peer may not learn that its connection has ended.
     pub fn is_disconnecting(&self) -> bool {
         self.management.cm.is_disconnecting()
     }

@@ -39,9 +39,9 @@ impl Endpoint {
     /// Registers a region of `len` bytes. In requests of peers, the first byte of the region has the address `va`.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if there is no protection domain `pd`, with [`Error::Exhausted`] if the device
-    /// has `Config::max_mr` regions or no RKey is free, and with [`Error::Invalid`] if the region goes beyond the
-    /// highest address.
+    /// Fails with [`Error::NotFound`] if there is no protection domain `pd`. Fails with [`Error::Exhausted`] if the
+    /// device has `Config::max_mr` regions or no RKey is free. Fails with [`Error::Invalid`] if the region goes beyond
+    /// the highest address.
     pub fn reg_mr(
         &mut self,
         pd: PdId,
@@ -72,7 +72,7 @@ impl Endpoint {
     /// Checks `lkey` and `access` as [`Self::set_mr_access`] does, but changes no access rights.
     ///
     /// # Errors
-    /// Fails like [`Self::set_mr_access`].
+    /// Fails with the error with which [`Self::set_mr_access`] would fail.
     pub fn check_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error> {
         self.shared.mrs.check_access(lkey, access).map(drop)
     }
@@ -133,9 +133,9 @@ impl Endpoint {
     /// Creates a queue pair with a random QPN. The new queue pair is not connected yet.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if the protection domain or a completion queue does not exist, with
-    /// [`Error::Exhausted`] if the device has `Config::max_qp` queue pairs, and with [`Error::Invalid`] if a size is
-    /// more than the device's limit.
+    /// Fails with [`Error::NotFound`] if the protection domain or a completion queue does not exist. Fails with
+    /// [`Error::Exhausted`] if the device has `Config::max_qp` queue pairs. Fails with [`Error::Invalid`] if a size in
+    /// `init` is more than the device's limit.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<QpNum, Error> {
         self.pds.get(&init.pd.0).ok_or(no_pd(init.pd))?;
         for cq in [init.send_cq, init.recv_cq] {
@@ -168,9 +168,10 @@ impl Endpoint {
     /// status `WrFlushError`.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::QpState`] if the queue pair is not
-    /// connected, with [`Error::Exhausted`] if the send queue is full, with [`Error::LocalProtection`] if a region does
-    /// not cover an element, and with [`Error::Invalid`] if the work request exceeds a limit.
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, and with [`Error::QpState`] if it is not
+    /// connected. Fails with [`Error::Exhausted`] if the send queue is full. Fails with [`Error::LocalProtection`] if
+    /// the region that an element's LKey names does not cover the element, or does not permit the access. Fails with
+    /// [`Error::Invalid`] if the work request exceeds a limit.
     pub fn post_send(&mut self, qp: QpNum, wr: &SendWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         if found.send_queue_full() {
@@ -231,9 +232,9 @@ impl Endpoint {
     /// Posts a receive. If the queue pair has failed, the receive completes immediately with the status `WrFlushError`.
     ///
     /// # Errors
-    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, with [`Error::Exhausted`] if the receive queue is
-    /// full, with [`Error::LocalProtection`] if a region does not cover an element, and with [`Error::Invalid`] if the
-    /// receive has too many elements.
+    /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, and with [`Error::Exhausted`] if the receive
+    /// queue is full. Fails with [`Error::LocalProtection`] if the region that an element's LKey names does not cover
+    /// the element, or does not permit the access. Fails with [`Error::Invalid`] if the receive has too many elements.
     pub fn post_recv(&mut self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         let (sges, len) = self.sge_list(found, wr.sges, Want::LocalWrite)?;

@@ -15,15 +15,13 @@ use crate::wire::Bth;
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
-    /// A direct-mapped cache of intermediate values of ICRCs, whose index is the IP identification modulo 16.
-    /// An entry is a key (length of the datagram and IP identification) and the intermediate value for this
-    /// key.
+    /// A direct-mapped cache of intermediate values of ICRCs. The index of an entry is the IP identification modulo 16.
+    /// An entry is a key (length of the datagram and IP identification) and the intermediate value for this key.
     states: [(u32, u32); 16],
 }
 
-/// The key of an empty entry in the cache of a [`WarmFlow`]. No packet has this key, because the upper 16
-/// bits of a key are the length of the datagram, and a datagram of 65535 bytes does not fit into an IP
-/// packet.
+/// The key of an empty entry in the cache of a [`WarmFlow`]. The upper 16 bits of a key are the length of the datagram.
+/// No packet has the key `NEVER`, because a datagram of 65535 bytes does not fit into an IP packet.
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {
@@ -49,8 +47,8 @@ impl WarmFlow {
     }
 }
 
-/// Returns the BTH in the form that the ICRC covers. Byte 4, which has FECN and BECN, is set to ones, because routers
-/// may change these bits.
+/// Returns the BTH in the form that the ICRC covers. All bits of byte 4 are set to 1, because routers may change two of
+/// them (FECN and BECN).
 pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
     let mut masked = *bth;
     masked[4] = 0xff;
@@ -59,8 +57,9 @@ pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
 
 const SLOTS: usize = 32;
 
-/// A direct-mapped cache of the [`WarmFlow`]s of recent packets. The index of a [`WarmFlow`] is computed from the UDP
-/// ports and the last byte of each IP address, which differ between peers. Only the constructor allocates memory.
+/// A direct-mapped cache of the [`WarmFlow`]s of recent packets. The index of a [`WarmFlow`] is computed from both UDP
+/// ports and the last bytes of both IP addresses, because these values usually differ between peers. Only the
+/// constructor allocates memory.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 

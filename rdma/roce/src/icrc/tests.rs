@@ -162,9 +162,9 @@ fn folded_bytes_count_as_the_bytes_themselves() {
     let mut plain = begin();
     plain.update(&payload);
     let mut folded = begin();
-    // The closure XORs `register` into the first four bytes of the payload. If the CRC then starts with the register
-    // value 0, the changed bytes have the same CRC as the original bytes have if the CRC starts with the value
-    // `register`.
+    // The closure returns the first 128 bytes of the payload with `register` XORed into the first four bytes. The CRC
+    // of the returned bytes with the initial register value 0 equals the CRC of the original bytes with the initial
+    // register value `register`.
     assert!(folded.update_folded(|register| {
         let mut block: [u8; 128] = *payload.first_chunk()?;
         block.iter_mut().zip(register.to_le_bytes()).for_each(|(byte, of_register)| *byte ^= of_register);

@@ -109,9 +109,9 @@ impl Requester {
         shared.counters.rcvd_rnr_err += 1;
         self.ack_through(now, psn.minus(1), done);
         if self.timers.is_set(Timer::RnrPause) {
-            // The pause after the previous RNR NAK is not over, so no request packet was sent since that RNR NAK
-            // arrived. The new RNR NAK responds to an older packet, for example a tail probe, or it is a copy that the
-            // network made. It therefore uses up no retry and starts no pause.
+            // The pause after the previous RNR NAK is not over, and no request packet is sent during the pause. The new
+            // RNR NAK therefore responds to an older packet, for example a tail probe, or it is a copy that the network
+            // made. It uses up no retry and starts no pause.
             return Progress::default();
         }
         if self.rnr_left == 0 {
@@ -194,8 +194,8 @@ impl Requester {
         }
     }
 
-    /// Moves the cursor past packets that need not be resent any more, because they were acknowledged after the cursor
-    /// had moved back to them.
+    /// Moves the cursor, which points at the next packet to send, past packets that are acknowledged by now. The cursor
+    /// had moved back to these packets to resend them.
     fn skip_acknowledged(&mut self) {
         if let (0, packet) = self.cursor
             && let Some(first) = self.first_psn()
@@ -321,8 +321,9 @@ impl Requester {
             return;
         }
         // Unlike other retransmissions, a tail probe does not end the measurement of the round-trip time, so
-        // `rtt.forget` is not called here. A round-trip time is measured from the first transmission of a packet, so a
-        // tail probe can make the measured time too long, but never too short.
+        // `rtt.forget` is not called here. A round-trip time is measured from the first transmission of a packet to its
+        // acknowledgement. If only the tail probe is acknowledged, the measured time is too long. It is never too
+        // short.
         self.cursor = last;
         self.demand_ack();
     }

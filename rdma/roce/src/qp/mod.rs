@@ -59,14 +59,14 @@ impl DeviceTables {
     }
 }
 
-/// The other end of a connection.
+/// The other end of a connection: its address, its queue pair number and the path MTU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
     pub(crate) qpn: u32,
     pub(crate) mtu: u32,
-    /// True if the peer uses the embedded provider. If `embedded` is true, a packet of the peer with an IPv4
-    /// identification of 128 or more is refused, because the embedded provider sends only lower identifications.
+    /// True if the peer uses the embedded provider. If `embedded` is true, the peer's packets with an IPv4
+    /// identification of 128 or more are refused. The embedded provider never sends such an identification.
     pub(crate) embedded: bool,
 }
 
@@ -329,11 +329,11 @@ impl QpEntry {
         }
     }
 
-    /// Builds the next packet. Responses are sent before requests, because the peer's window depends on responses. If
-    /// the program permits late acknowledgements and the peer also uses the embedded provider, one request packet is
-    /// sent before the acknowledgements in the queue. In a super-packet, only the last datagram may be shorter than the
-    /// others. An acknowledgement is usually shorter than a request packet, so both fit into one super-packet if the
-    /// acknowledgement comes last.
+    /// Builds the next packet. Responses are sent before requests, because the peer's window depends on responses.
+    /// There is one exception for programs that permit late acknowledgements. If the peer also uses the embedded
+    /// provider, one request packet is sent before the acknowledgements in the queue. In this order, the request packet
+    /// and an acknowledgement can form one super-packet, in which only the last datagram may be shorter than the
+    /// others. An acknowledgement is usually shorter than a request packet, so it must come last.
     pub(crate) fn next_packet(&mut self, now: Time, shared: &mut DeviceTables, out: &mut Transmit) -> bool {
         let late_acks = self.cap.late_acks;
         let (connection, open) = match &mut self.phase {

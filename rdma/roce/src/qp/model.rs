@@ -102,8 +102,8 @@ pub struct Decision {
     /// True if the packet ends the connection with an error.
     pub failed: bool,
     /// The number of waiting READ responses that the packet dropped. Only a repeated READ request drops READ responses:
-    /// those whose PSNs overlap its own PSNs. A dropped response is not counted if it was itself the response to a
-    /// repeated READ request.
+    /// the waiting responses whose PSNs overlap the PSNs of the repeated READ. A dropped response is not counted if it
+    /// was itself the response to a repeated READ request.
     pub reads_dropped: usize,
 }
 
@@ -174,7 +174,7 @@ impl Model {
         &self.shared.counters
     }
 
-    /// Registers a memory region. Returns the keys of the region and the place of the region's first byte.
+    /// Registers a memory region. Returns the keys of the region and the location of its first byte.
     ///
     /// # Errors
     /// Fails with [`Error::Exhausted`] if all slots of the table of memory regions are in use.
@@ -222,7 +222,7 @@ impl Model {
     }
 
     /// Notes that the last response packet of the oldest READ was sent. Returns true if the READ counted towards the
-    /// maximum number of outstanding READs ([`QpConfig::reads`]), and false if the READ repeated an earlier READ,
+    /// maximum number of outstanding READs ([`QpConfig::reads`]). Returns false if the READ repeated an earlier READ,
     /// because repeated READs do not count.
     pub fn read_done(&mut self, qp: u32) -> bool {
         let responder = self.qps.get_mut(&qp).and_then(|qp| qp.responder.as_mut());

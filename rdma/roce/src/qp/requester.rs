@@ -24,8 +24,8 @@ use crate::{
 /// The retry limits and the ACK timeout, which are chosen when the connection is set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// The number of consecutive ACK timeouts, 0-7, after each of which the requester resends. After one more ACK
-    /// timeout, the queue pair fails.
+    /// The number of retries, 0-7. The requester resends after each of this number of consecutive ACK timeouts. After
+    /// one more ACK timeout, the queue pair fails.
     pub(crate) count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub(crate) rnr: u8,
@@ -46,7 +46,8 @@ pub(crate) struct Requester {
     pub(super) sent_end: Psn,
     /// One PSN for each READ request that was sent and is not answered in full: the PSN of its last response packet.
     /// The PSNs are in ascending order. A retransmission of the READ request asks for no response packet after this
-    /// PSN, because a responder may refuse a READ request of which only a part is a duplicate.
+    /// PSN. Otherwise, only a part of the retransmission would be a duplicate, and a responder may refuse such a
+    /// request.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -96,8 +97,8 @@ impl Requester {
         self.timers.next()
     }
 
-    /// Returns the PSN of the first packet of the oldest work request; `None` if there is no work request, or if the
-    /// oldest work request has no PSNs yet.
+    /// Returns the PSN of the first packet of the oldest work request. Returns `None` if there is no work request, or
+    /// if the oldest work request has no PSNs yet.
     pub(super) fn first_psn(&self) -> Option<Psn> {
         self.wqes.front().and_then(|wqe| wqe.first)
     }
@@ -136,8 +137,8 @@ impl Requester {
     }
 
     /// Builds the packet to send next; returns false if no packet can be sent now. If the memory of the packet's
-    /// payload was deregistered, the function returns an error when the packet's work request is the oldest one, and
-    /// returns false before.
+    /// payload was deregistered, the function returns false until the packet's work request is the oldest work request.
+    /// From then on, the function returns an error.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,
@@ -191,8 +192,8 @@ impl Requester {
         self.timers.set(Timer::Retransmit, now + self.rtt.interval());
     }
 
-    /// Builds a READ request. The number of response packets that the request asks for is at most the congestion
-    /// window, so that the response packets fit into the receive buffer of the socket.
+    /// Builds a READ request in `out`, and returns the number of response packets that the request asks for. This
+    /// number is at most the congestion window, so that the response packets fit into the receive buffer of the socket.
     fn read_request(&mut self, index: usize, packet: u32, psn: Psn, peer: &Peer, out: &mut Transmit) -> u32 {
         let wqe = &self.wqes[index];
         let SendOp::Read(remote) = wqe.op else { unreachable!("only READs come here") };

@@ -1,7 +1,8 @@
 //! The responder: turns request packets into memory writes, receive completions and acknowledgements (IBTA vol. 1,
-//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in this order: the PSN, the sequence of opcodes, the length of the
-//! payload, the number of posted receives or outstanding READs, the length and the RKey in the RETH, and the length of
-//! the message. A packet that passes all checks is executed and, if the requester demands it, acknowledged.
+//! 9.7.4; Linux: rxe_resp.c). Each packet is checked in this order: first the PSN, the sequence of opcodes and the
+//! length of the payload, then the number of posted receives or outstanding READs. The length and the RKey in the RETH
+//! are checked next, and the length of the message is checked last. A packet that passes all checks is executed. If the
+//! packet belongs to a SEND or WRITE and the requester demands an acknowledgement, the packet is also acknowledged.
 
 use std::collections::VecDeque;
 
@@ -52,10 +53,10 @@ struct Gap {
 }
 
 impl Gap {
-    /// The highest difference between two PSNs that the network may have caused by reordering packets. A packet counts
-    /// as resent by the requester if its PSN is lower than the PSN of the packet that arrived just before it, and the
-    /// difference is above this limit. If the difference is not above the limit, the network may have reordered the
-    /// packets. The limit is 3, like TCP's limit of duplicate ACKs, which serves the same purpose.
+    /// The responder assumes that the network reorders only packets whose PSNs differ by at most this number. If a
+    /// packet has a lower PSN than the packet that arrived just before it, the difference is compared with this limit.
+    /// A difference above the limit means that the requester has resent the packet. The limit is 3, like TCP's limit of
+    /// duplicate ACKs, which serves the same purpose.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -80,7 +81,8 @@ impl Gap {
 
 #[derive(Debug)]
 pub(crate) struct Responder {
-    /// The expected PSN.
+    /// The expected PSN, which the next new request packet must have. A request packet with an earlier PSN is a
+    /// repetition.
     epsn: Psn,
     /// The number of completed messages, modulo 2^24.
     msn: u32,
@@ -90,8 +92,9 @@ pub(crate) struct Responder {
     /// True if the packet that was executed last is a SEND or WRITE packet that no ACK has acknowledged.
     unacknowledged: bool,
     /// The first PSN of the READ that was executed last; `None` before the first READ. A repeated SEND or WRITE packet
-    /// with a PSN before `last_read` is acknowledged with its own PSN. If a requester still waits for responses of the
-    /// READ, it takes an ACK with the PSN `last_read` or a later PSN as a sign that these responses were lost.
+    /// with a PSN before `last_read` is acknowledged with its own PSN. A requester that still waits for responses of
+    /// the READ must not get an ACK with the PSN `last_read` or a later PSN. It would conclude from this ACK that the
+    /// responses were lost.
     last_read: Option<Psn>,
     pub(super) responses: PendingResponses,
     responder_resources: u8,
@@ -171,8 +174,8 @@ impl Responder {
 
     /// Handles a packet with a later PSN than the expected PSN, which means that earlier packets are missing. The
     /// responder sends a NAK when it notices that packets are missing. If the expected packet is still missing after
-    /// the requester has resent packets, the responder sends another NAK, because the first NAK or the resent packets
-    /// were lost.
+    /// the requester has resent packets, the responder sends another NAK. In this case, either the first NAK or the
+    /// resent packet with the expected PSN was lost.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut DeviceTables) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {
@@ -205,8 +208,8 @@ impl Responder {
         }
         let (response, packets) = self.read_response(packet, cx).map_err(|_| RefusalCause::Duplicate)?;
         let end = packet.bth.psn.plus(packets);
-        // A READ request that asks for a response packet with the expected PSN or a later PSN is not a complete
-        // duplicate, and is not executed.
+        // A READ request can ask for response packets with the expected PSN or later PSNs. Such a request is not a
+        // complete duplicate, and is not executed.
         if end.since(self.epsn) > 0 {
             return Err(RefusalCause::Duplicate);
         }
@@ -354,8 +357,8 @@ impl Responder {
     ) -> Result<(PendingResponse, u32), RefusalCause> {
         let reth = packet.reth.ok_or(OpcodeSequence)?;
         let packets = reth.length.div_ceil(cx.mtu).max(1);
-        // A requester may not have 2^23 or more PSNs outstanding, because the responder could not distinguish new PSNs
-        // from duplicates.
+        // A READ uses one PSN for each response packet. A requester must have fewer than 2^23 PSNs outstanding, because
+        // the responder could otherwise not distinguish new PSNs from duplicates.
         if reth.length > MAX_MESSAGE || packets >= 1 << 23 {
             return Err(MessageLength);
         }
@@ -374,14 +377,14 @@ impl Responder {
         }
     }
 
-    /// Answers a refused request. Returns the completion of the receive that a failed SEND had taken; `None` if no SEND
-    /// had taken a receive.
+    /// Answers a refused request with a NAK or an RNR NAK. If the refusal ends a SEND that had already taken a posted
+    /// receive, the function returns the failed completion of this receive, else `None`.
     fn refuse(&mut self, cause: RefusalCause, packet: &Packet<'_>, cx: &QpParts<'_>) -> Option<Wc> {
         let syndrome = if let Some(code) = cause.nak() {
             Syndrome::Nak(code)
         } else {
-            // The peer may already have sent later packets. The next line sets `gap`, so that these packets cause no
-            // NAK for a sequence error.
+            // The peer may already have sent packets that follow the refused request. The next line sets `gap`, so that
+            // these packets cause no NAK for a sequence error.
             self.gap = Some(Gap::before(packet.bth.psn));
             Syndrome::RnrNak(cx.shared.config.rnr_timer)
         };
@@ -453,8 +456,8 @@ mod tests {
         // If packet 11 arrives a second time, the requester has resent packets, and the missing packets before packet
         // 11 were lost again.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // After packet 17, the requester resends the missing packets and the packets 11 to 17. The network loses the
-        // resent packets up to packet 12, so packet 13 is the next packet that arrives.
+        // After packet 17, the requester resends all packets, from the missing ones before packet 11 to packet 17. The
+        // network loses the resent packets up to packet 12, so packet 13 is the next packet that arrives.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a tail probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);

@@ -70,11 +70,12 @@ impl Rtt {
     fn probe(&self) -> Duration {
         let base = self.smoothed.map_or(Self::INITIAL, |(mean, deviation)| mean + deviation * 4);
         match self.backoff.checked_sub(Self::PROBES) {
-            // A tail probe resends only one packet, so the time before it can be short. The loss of the end
-            // of a message is then soon detected.
+            // A tail probe resends only one packet, so a needless tail probe costs little, and the time before a tail
+            // probe can be short. The loss of the end of a message is then soon detected.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // After the tail probes, all packets of the window are resent, which costs much. The retransmission
-            // interval is therefore long, so that a slow peer has time to respond before a retransmission.
+            // After the tail probes, all packets of the window are resent, which can be many packets. The
+            // retransmission interval is therefore long, so that a slow peer has time to respond before a
+            // retransmission.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
@@ -136,8 +137,8 @@ mod tests {
         assert_eq!(intervals, [(250, true), (500, true), (4000, false), (8000, false)]);
     }
 
-    /// The mean and the deviation of the round trip change by 1/8 and 1/4 of the difference, as in RFC 6298. After
-    /// round trips of 20 us and 1000 us, the mean is 142.5 us and the deviation 252.5 us.
+    /// Each measured round trip has the weight 1/8 in the new mean, and the weight 1/4 in the new deviation, as in RFC
+    /// 6298. After round trips of 20 us and 1000 us, the mean is 142.5 us and the deviation 252.5 us.
     #[test]
     fn the_mean_and_the_deviation_follow_slowly() {
         let mut rtt = measured(Duration::from_secs(1));

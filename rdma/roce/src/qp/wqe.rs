@@ -19,9 +19,9 @@ pub(crate) struct SgeRef {
 
 pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
 
-/// Calls `each` for each piece of memory of the range `offset..offset + len` in the buffers `sges`. Returns false if
-/// the region of a buffer was deregistered or does not permit the access `want` any more, or if the buffers are shorter
-/// than the range.
+/// Calls `each` for each piece of memory that holds bytes `offset..offset + len` of the message in the buffers `sges`.
+/// Returns false if the region of a buffer was deregistered or does not permit the access `want` any more, or if the
+/// buffers end before `offset + len`.
 pub(crate) fn pieces(
     sges: &[SgeRef],
     mut offset: u64,

@@ -57,7 +57,7 @@ impl Bth {
     /// The partition key of the default partition with full membership.
     pub const DEFAULT_P_KEY: u16 = 0xffff;
 
-    /// Decodes the header.
+    /// Decodes the 12 bytes of a BTH.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self {
             opcode: b[0],
@@ -76,7 +76,7 @@ impl Bth {
         }
     }
 
-    /// Encodes the header.
+    /// Returns the 12 bytes of the BTH.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[0] = self.opcode;
@@ -106,12 +106,12 @@ impl Reth {
     /// The number of bytes of a RETH.
     pub const LEN: usize = 16;
 
-    /// Decodes the header.
+    /// Decodes the 16 bytes of a RETH.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self { addr: u64::from_be_bytes(bytes(b, 0)), rkey: be32(b, 8), length: be32(b, 12) }
     }
 
-    /// Encodes the header.
+    /// Returns the 16 bytes of the RETH.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[..8].copy_from_slice(&self.addr.to_be_bytes());
@@ -156,7 +156,7 @@ impl Syndrome {
     /// An ACK without end-to-end credits.
     pub const ACK: Self = Self::Ack(0x1f);
 
-    /// Decodes the syndrome.
+    /// Decodes a syndrome, which is the first byte of an AETH.
     pub fn decode(b: u8) -> Self {
         match b >> 5 {
             0 => Self::Ack(b & 0x1f),
@@ -173,7 +173,7 @@ impl Syndrome {
         }
     }
 
-    /// Encodes the syndrome.
+    /// Returns the syndrome as the first byte of an AETH.
     pub fn encode(self) -> u8 {
         match self {
             Self::Ack(credits) => credits & 0x1f,
@@ -206,12 +206,12 @@ impl Aeth {
     /// The number of bytes of an AETH.
     pub const LEN: usize = 4;
 
-    /// Decodes the header.
+    /// Decodes the 4 bytes of an AETH.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self { syndrome: Syndrome::decode(b[0]), msn: be24(&b[1..]) }
     }
 
-    /// Encodes the header.
+    /// Returns the 4 bytes of the AETH.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [self.syndrome.encode(), 0, 0, 0];
         put24(&mut b[1..], self.msn);
@@ -234,12 +234,12 @@ impl Deth {
     /// The number of bytes of a DETH.
     pub const LEN: usize = 8;
 
-    /// Decodes the header.
+    /// Decodes the 8 bytes of a DETH.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
         Self { q_key: be32(b, 0), reserved: b[4], src_qp: be24(&b[5..]) }
     }
 
-    /// Encodes the header.
+    /// Returns the 8 bytes of the DETH.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[..4].copy_from_slice(&self.q_key.to_be_bytes());

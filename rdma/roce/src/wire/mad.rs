@@ -23,7 +23,7 @@ pub enum MadError {
     /// The datagram does not have the version, class and method of CM datagrams.
     #[error("not a communication management datagram (version, class or method)")]
     NotCm,
-    /// The CM message has this attribute ID, which this stack does not use.
+    /// The CM message has an attribute ID that this stack does not use. The value is the attribute ID.
     #[error("attribute {0:#06x} is not used on this stack")]
     Attribute(u16),
 }
@@ -79,11 +79,11 @@ pub struct Req {
     pub ca_guid: u64,
     /// The Q_Key of the sender's queue pair, which reliable connections do not use.
     pub q_key: u32,
-    /// The number of the sender's queue pair, 24 bits.
+    /// The number of the queue pair of the REQ's sender, 24 bits.
     pub qpn: u32,
-    /// The maximum number of READs that the receiver may have outstanding at the sender.
+    /// The maximum number of READs that the receiver of the REQ may have outstanding at its sender.
     pub responder_resources: u8,
-    /// The maximum number of READs that the sender may have outstanding at the receiver.
+    /// The maximum number of READs that the sender of the REQ may have outstanding at its receiver.
     pub initiator_depth: u8,
     /// The exponent n, 5 bits: the sender expects a response within 4.096 us * 2^n.
     pub remote_cm_timeout: u8,
@@ -124,7 +124,7 @@ pub struct Req {
     /// The exponent n, 5 bits: the sender's local ACK timeout on the primary path is 4.096 us * 2^n; 0 means no
     /// timeout.
     pub ack_timeout: u8,
-    /// The private data: the header of rdma_cm and the bytes of the program.
+    /// The private data: the header of rdma_cm ([`CmaHeader`]), followed by the bytes that the program passed.
     pub private_data: [u8; Req::PRIVATE],
 }
 
@@ -135,7 +135,7 @@ pub struct Mra {
     pub ids: CommIds,
     /// The message (REQ or REP) to which the sender of the MRA will respond later.
     pub about: Answered,
-    /// The exponent n, 5 bits: the sender needs up to 4.096 us * 2^n more for its response.
+    /// The exponent n, 5 bits: the sender needs up to 4.096 us * 2^n more time for its response.
     pub service_timeout: u8,
 }
 
@@ -157,7 +157,8 @@ pub struct Rej {
     pub ids: CommIds,
     /// The message that is rejected.
     pub about: Answered,
-    /// The number of used bytes of `ari`, 7 bits. The number in a received REJ can be larger than the size of `ari`.
+    /// The number of used bytes in the field `ari` (additional rejection information), 7 bits. The number in a received
+    /// REJ can be larger than the size of `ari`.
     pub ari_len: u8,
     /// The reason code; see [`verbs::RejectReason`].
     pub reason: u16,
@@ -174,13 +175,13 @@ pub struct Rep {
     pub ids: CommIds,
     /// The Q_Key of the sender's queue pair, which reliable connections do not use.
     pub q_key: u32,
-    /// The number of the sender's queue pair, 24 bits.
+    /// The number of the queue pair of the REP's sender, 24 bits.
     pub qpn: u32,
     /// The first PSN that the sender expects to receive.
     pub starting_psn: Psn,
-    /// The maximum number of READs that the receiver may have outstanding at the sender.
+    /// The maximum number of READs that the receiver of the REP may have outstanding at its sender.
     pub responder_resources: u8,
-    /// The maximum number of READs that the sender may have outstanding at the receiver.
+    /// The maximum number of READs that the sender of the REP may have outstanding at its receiver.
     pub initiator_depth: u8,
     /// The exponent n, 5 bits: the sender delays an ACK by at most 4.096 us * 2^n.
     pub target_ack_delay: u8,
@@ -213,7 +214,7 @@ impl Mad {
         Self { tid, message, raw: [0; MAD_LEN] }
     }
 
-    /// Decodes a datagram.
+    /// Decodes a management datagram.
     ///
     /// # Errors
     /// Fails with [`MadError`] if the datagram is not a CM message that this stack handles.
@@ -235,7 +236,7 @@ impl Mad {
         Ok(Self { tid: u64::from_be_bytes(bytes(raw, 8)), message, raw: *raw })
     }
 
-    /// Encodes the datagram.
+    /// Encodes the management datagram.
     pub fn encode(&self) -> [u8; MAD_LEN] {
         let mut raw = self.raw;
         raw[..4].copy_from_slice(&CM_CLASS);
@@ -277,8 +278,8 @@ fn be16(b: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(bytes(b, at))
 }
 
-/// Stores `value` in a bit field of `byte`. The lowest bit of the field is the bit `shift` of `byte`, and `mask` is the
-/// highest value that fits into the field. All other bits of `byte` keep their values.
+/// Stores `value` in a field of adjacent bits of `byte`. The lowest bit of the field is the bit `shift` of `byte`, and
+/// `mask` is the highest value that fits into the field. All other bits of `byte` keep their values.
 fn put_bits(byte: &mut u8, mask: u8, shift: u32, value: u8) {
     *byte = *byte & !(mask << shift) | (value & mask) << shift;
 }
@@ -482,7 +483,7 @@ pub const fn service_port(service_id: u64) -> Option<u16> {
 /// The header that rdma_cm puts at the start of a REQ's private data (struct cma_hdr in cma.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmaHeader {
-    /// The sender's TCP-space port (RDMA_PS_TCP).
+    /// The TCP-space port (RDMA_PS_TCP) of the active side.
     pub port: u16,
     /// The IP address of the active side.
     pub src: IpAddr,

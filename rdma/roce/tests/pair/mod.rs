@@ -1,4 +1,5 @@
-//! Two endpoints in virtual time, and the wire between them, on which a test loses, repeats, delays or changes packets.
+//! Two endpoints in virtual time, and the wire between them. A test can make the wire lose, repeat, delay or change
+//! packets.
 //!
 //! A test that fails prints all packets of its pair.
 #![allow(dead_code, reason = "each test program uses some of it")]
@@ -191,8 +192,7 @@ impl Pair {
         self.rules.push(Box::new(rule));
     }
 
-    /// Sets what the wire does with the packet number `nth` among the packets of the kind `kind` that an end sends,
-    /// counted from 1.
+    /// Sets what the wire does with the `nth` packet of the kind `kind` from each end. `nth` is counted from 1.
     pub(crate) fn on(&mut self, kind: &'static str, nth: usize, fault: Fault) {
         self.rule(move |p| (p.kind == kind && p.nth == nth).then_some(fault));
     }
@@ -232,8 +232,9 @@ impl Pair {
         self.a.post_with(id, SendOp::Write(self.b.remote(HALF)), 0, len, flags).unwrap();
     }
 
-    /// Sends one SEND and waits for its completion. The requester measures the round-trip time of this SEND, so the
-    /// requester's timers are short afterwards. At the end, the function clears the list of sent packets.
+    /// Sends one SEND and waits for its completion. The requester measures the round-trip time of this SEND, which is
+    /// short. The requester's timers are therefore short afterwards. At the end, the function clears the list of sent
+    /// packets.
     pub(crate) fn warm_up(&mut self) {
         self.b.recv(0, 0);
         self.send(0, 0);
@@ -500,7 +501,7 @@ impl Pair {
     }
 }
 
-/// Prints the last 300 lines of the log of packets, which the test harness shows only if the test fails.
+/// Prints the last 300 lines of the log of packets. The test harness shows this output only if the test fails.
 impl Drop for Pair {
     fn drop(&mut self) {
         let lines: Vec<&str> = self.log.lines().collect();
@@ -535,8 +536,8 @@ fn line(p: &Sent) -> String {
     line
 }
 
-/// Returns the kind of a packet: ACK, or the kind of NAK; the name of a CM message; or the name of the opcode for all
-/// other packets.
+/// Returns the kind of a packet. An acknowledgement packet has the kind `ACK` or the name of a NAK. A packet with a CM
+/// message has the name of this message. Every other packet has the name of its opcode.
 fn kind(packet: &Packet<'_>) -> &'static str {
     if let (opcode::ACKNOWLEDGE, Some(aeth)) = (packet.bth.opcode, packet.aeth) {
         return match aeth.syndrome {

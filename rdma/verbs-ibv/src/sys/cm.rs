@@ -346,14 +346,14 @@ impl RawCmId {
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: `self.id` points to an identifier that only `Drop` frees, and the union has room for every type of
-        // socket address.
+        // SAFETY: `self.id` points to an identifier that only `Drop` frees. The union `__bindgen_anon_1` has room for
+        // every type of socket address.
         unsafe { address::from_c((&raw const (*self.id.as_ptr()).route.addr.__bindgen_anon_1).cast()) }
     }
 
     fn remote_addr(&self) -> Option<SocketAddr> {
-        // SAFETY: `self.id` points to an identifier that only `Drop` frees, and the union has room for every type of
-        // socket address.
+        // SAFETY: `self.id` points to an identifier that only `Drop` frees. The union `__bindgen_anon_2` has room for
+        // every type of socket address.
         unsafe { address::from_c((&raw const (*self.id.as_ptr()).route.addr.__bindgen_anon_2).cast()) }
     }
 
@@ -368,7 +368,8 @@ impl Drop for RawCmId {
             return;
         }
         // SAFETY: this `RawCmId` owns the identifier, and nobody uses it after `Drop`. The call waits until all events
-        // of the identifier are acknowledged, so `EventChannel::next` acknowledges each event immediately.
+        // of the identifier are acknowledged. This wait is short, because `EventChannel::next` acknowledges each event
+        // immediately.
         unsafe { self.library().rdma_destroy_id(self.id.as_ptr()) };
     }
 }

@@ -111,7 +111,8 @@ impl RawCq {
         }
         // SAFETY: the context of the completion queue at `self.cq` outlives the queue, and the context's table of
         // operations does not change. The argument 0 requests a CQ event for any completion, not only for a solicited
-        // one, because threads also wait for the completions of this side's own sends.
+        // one. Threads also wait for the completions of this side's own sends, and a successful send makes no solicited
+        // completion.
         let code = unsafe {
             match (*self.cq.as_ref().context).ops.req_notify_cq {
                 Some(notify) => notify(self.cq.as_ptr(), 0),
@@ -167,7 +168,7 @@ impl Drop for RawCq {
     }
 }
 
-/// Converts a completion of libibverbs.
+/// Converts a completion of libibverbs to a completion of the driver interface.
 ///
 /// # Safety
 /// `wc` must point to a completion. If the work request failed, only `wr_id`, `status`, `qp_num` and `vendor_err` need

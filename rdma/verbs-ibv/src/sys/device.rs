@@ -23,8 +23,8 @@ pub(crate) struct DeviceLimits {
     pub(crate) max_cq: u32,
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
-    /// The maximum numbers of outstanding READs of one queue pair. `max_reads.0` applies to the responder of the queue
-    /// pair, and `max_reads.1` applies to the requester.
+    /// Two limits for the number of outstanding READs of one queue pair. `max_reads.0` applies to the responder of the
+    /// queue pair, and `max_reads.1` applies to the requester.
     pub(crate) max_reads: (u8, u8),
     pub(crate) max_inline: u32,
 }
@@ -75,7 +75,8 @@ impl IbvDevice {
         let device = unsafe { device.assume_init() };
         let mut port = MaybeUninit::<ibv_port_attr>::zeroed();
         // SAFETY: `self.context` points to an open context. The exported function `ibv_query_port` writes only the
-        // first part of the structure, and the local variable `port` has the size of the whole structure.
+        // first part of the structure. The local variable `port` has the size of the whole structure, so nothing
+        // outside `port` is written.
         check_code(unsafe {
             self.library.ibv_query_port(self.context.as_ptr(), self.port, port.as_mut_ptr().cast())
         })
@@ -99,8 +100,8 @@ impl IbvDevice {
     }
 
     /// Returns the number of bytes of inline data that one work request may have. libibverbs has no query for this
-    /// limit, so the function tries to create a queue pair with 512 bytes of inline data, and with fewer bytes if the
-    /// device refuses.
+    /// limit. The function therefore tries to create a queue pair with 512 bytes of inline data, and tries again with
+    /// fewer bytes if the device refuses.
     fn max_inline(self: &Arc<Self>) -> Result<u32, Error> {
         let pd = Arc::new(RawPd::new(self)?);
         let cq = Arc::new(RawCq::new(self, 1)?);

@@ -15,7 +15,7 @@ const NAME: &str = "librdmacm.so.1";
 /// Returns the functions of librdmacm and libibverbs. The first call loads librdmacm, and with it libibverbs.
 ///
 /// # Errors
-/// Returns [`Error::NoDevice`], which names the packages to install, if the library cannot be loaded.
+/// Returns [`Error::NoDevice`] if the library cannot be loaded. The text of the error names the packages to install.
 pub(crate) fn load() -> Result<&'static Library, Error> {
     static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
     LOADED.get_or_init(open).as_ref().map_err(|why| Error::NoDevice(why.clone()))
@@ -24,9 +24,9 @@ pub(crate) fn load() -> Result<&'static Library, Error> {
 fn open() -> Result<Library, String> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let path = named.unwrap_or_else(|| OsString::from(NAME));
-    // SAFETY: loading runs the initialisers of rdma-core, which every program that is linked to rdma-core runs, too.
-    // The declarations in `bindings` are generated from the headers of rdma-core, and the version number in the file
-    // name identifies the ABI.
+    // SAFETY: loading runs the initialisers of rdma-core. Every program that is linked to rdma-core runs them, too. The
+    // declarations in `bindings` are generated from the headers of rdma-core, and the version number in the file name
+    // identifies the ABI.
     let library = unsafe { Library::new(&path) }.map_err(|error| {
         format!(
             "{} cannot be loaded ({error}); install rdma-core's libraries \

@@ -68,7 +68,7 @@ impl RawMr {
         ];
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |sum, (_, flag)| sum | flag);
         // Devices do not register 0 bytes, so 1 byte is registered if `memory` has no bytes. The crate `region` maps at
-        // least one page even for a memory of 0 bytes.
+        // least one page even for a memory of 0 bytes, so this byte exists.
         let len = memory.len().max(1);
         // SAFETY: the contract of `Memory::from_raw_parts` guarantees that the range is mapped for reading and writing
         // until the owner in `memory` is dropped. The contract of `Memory::from_raw_parts` also guarantees that no Rust

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The maximum number of file descriptors on which a thread sleeps.
+/// The maximum number of file descriptors on which a thread sleeps at the same time.
 const MOST: usize = 5;
 
 /// Sleeps until one of `fds` is readable, or until `timeout` is over. If `timeout` is `None`, there is no time limit. A

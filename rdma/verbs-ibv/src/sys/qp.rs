@@ -19,14 +19,15 @@ use super::{
 };
 
 /// The code 12 of the minimum RNR timer means 0.64 ms. librdmacm leaves the timer at code 0, which means 655 ms. With
-/// code 0, a call would take 655 ms longer if a single receive is posted too late.
+/// code 0, a single receive that is posted too late would make a call 655 ms longer.
 const MIN_RNR_TIMER: u8 = 12;
 /// The maximum number of retries after a time-out or a sequence error. rxe interprets 7 as "no limit" (rxe_completer),
 /// so with 7 retries a queue pair would never detect that its peer has crashed.
 const MOST_RETRIES: u8 = 6;
 /// The maximum number of work requests that one call passes to the device.
 const CHUNK: usize = 8;
-/// The maximum number of scatter-gather elements that all work requests of one call to the device have together.
+/// The maximum number of scatter-gather elements that one call passes to the device. All work requests of the call use
+/// these elements together.
 const SGES: usize = 64;
 
 /// The capacities of a queue pair and of its work requests.
@@ -167,8 +168,8 @@ impl RawQp {
                 let (own, rest) = std::mem::take(&mut sges).split_at_mut(taken);
                 sges = rest;
                 // SAFETY: `count` is less than `CHUNK`, so `at` points into the local array `chunk`, which nobody else
-                // writes. The field `next` of the last work request may point behind the array, so the loop is followed
-                // by a line that sets this field to null.
+                // writes. The field `next` of the last work request may point behind the end of the array. A line after
+                // the loop sets this field to null.
                 unsafe {
                     let at = first.add(count);
                     at.write(request(wr, own));
@@ -182,8 +183,8 @@ impl RawQp {
             // SAFETY: the loop above has written entry `count - 1` of `chunk`.
             unsafe { (*first.add(count - 1)).next = ptr::null_mut() };
             // SAFETY: `first` points to `count` chained work requests, and their elements lie in `room`, which outlives
-            // the call. The caller guarantees by the contract of `verbs::Payload` that the payload is registered, and
-            // that nobody changes it until the completion.
+            // the call. The caller must keep to the contract of `verbs::Payload`: the payload is registered, and nobody
+            // changes it until the completion.
             unsafe { self.post_chain(first) }.map_err(|(index, error)| (done + index, error))?;
             done += count;
         }
@@ -282,7 +283,8 @@ fn list(sges: &mut [MaybeUninit<ibv_sge>]) -> (*mut ibv_sge, std::ffi::c_int) {
     (start, sges.len() as std::ffi::c_int)
 }
 
-/// Builds a work request for libibverbs. `sges` contains the scatter-gather elements of the payload.
+/// Converts the work request `wr` to the form that libibverbs needs. `sges` contains the scatter-gather elements of the
+/// payload.
 fn request(wr: &SendWr<'_>, sges: &mut [MaybeUninit<ibv_sge>]) -> ibv_send_wr {
     let (opcode, remote, imm) = match wr.op {
         SendOp::Send => (c::IBV_WR_SEND, None, None),

@@ -73,7 +73,7 @@ fn loss_and_duplication_never_make_a_second_event() {
         }
         let requests = net.hosts[1].events.len() - net.hosts[1].established();
         assert_eq!(requests, 1, "seed {seed}");
-        // Either side ends the connection, or both sides end it at the same time.
+        // Depending on the seed, one of the two sides ends the connection, or both sides end it at the same time.
         if seed % 3 != 1 {
             net.hosts[0].cm.disconnect(net.now, active).unwrap();
         }

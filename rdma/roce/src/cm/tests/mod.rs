@@ -61,8 +61,8 @@ impl Host {
         }
     }
 
-    /// Collects the outputs of the connection manager, and removes the CM events of withdrawn requests. A device
-    /// removes the CM event of a withdrawn request if the application has not read the CM event yet.
+    /// Collects the outputs of the connection manager, and removes the CM events of withdrawn requests. A device does
+    /// the same with the CM events that the application has not read yet.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
@@ -240,8 +240,8 @@ impl Net {
         }
     }
 
-    /// Makes host 1 listen and host 0 connect, until the request has arrived at host 1. Returns the IDs of the active
-    /// and the passive side.
+    /// Makes host 1 listen and host 0 connect, and runs the network until the request has arrived at host 1. Returns
+    /// the IDs of the active and the passive side.
     fn requested(&mut self, param: &ConnParam) -> (CmId, CmId) {
         self.listen();
         let active = self.connect(0x11, param);
@@ -249,7 +249,8 @@ impl Net {
         (active, self.hosts[1].request().unwrap())
     }
 
-    /// Does the same as [`Self::requested`], and then lets host 1 accept the request. Returns the same IDs.
+    /// Does the same as [`Self::requested`], and then lets host 1 accept the request. Returns the IDs of the active and
+    /// the passive side.
     fn accepted(&mut self, param: &ConnParam) -> (CmId, CmId) {
         let ids = self.requested(param);
         self.accept(ids.1, 0x22).unwrap();

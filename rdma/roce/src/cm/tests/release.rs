@@ -96,8 +96,8 @@ fn a_queue_pair_used_again_is_stale() {
         |event: &CmEvent| matches!(event, CmEvent::Rejected { reason: RejectReason::STALE_CONNECTION, .. });
     assert!(stale(net.hosts[0].events.last().unwrap()));
     assert_eq!((net.hosts[1].disconnected(), &net.hosts[1].failed), (1, &vec![0x22]));
-    // On host 1, the connection from before the restart of host 0 is still in the state TimeWait or DreqSent, so host 1
-    // also rejects the next REQ of host 0.
+    // Host 1 still has the connection from before the restart, in the state TimeWait or DreqSent. This connection has
+    // the queue pair of host 0 as its remote queue pair, so host 1 also rejects the next REQ of host 0.
     net.connect(0x11, &ConnParam::default());
     net.run(Duration::from_millis(20));
     assert!(stale(net.hosts[0].events.last().unwrap()));
