@@ -97,8 +97,8 @@ impl Buffers {
         self.users[buffer as usize] += 1;
     }
 
-    /// Removes one user of the buffer. This user is a WRITE that has completed, or the bridge after it has handled the
-    /// segments in the buffer. The buffer becomes free when it has no user any more.
+    /// Removes one user of the buffer. This user is a WRITE that does not need the buffer any more, or the bridge after
+    /// it has handled the segments in the buffer. The buffer becomes free when it has no user any more.
     pub(crate) fn release(&mut self, buffer: u32) {
         let users = &mut self.users[buffer as usize];
         *users = users.saturating_sub(1);

@@ -56,9 +56,9 @@ pub struct Snapshot {
     pub memory: u64,
     /// The number of datagrams that the Linux kernel dropped at the ports.
     pub kernel_drops: u64,
-    /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. Each
-    /// snapshot reads the counts of dropped datagrams for at most 256 ports. If more ports are bound, some of these
-    /// counts are therefore older than the other counters.
+    /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. Until
+    /// the bridge ends, each snapshot reads the counts of dropped datagrams for at most 256 ports. If more ports are
+    /// bound, some of these counts are therefore older than the other counters.
     pub ports: Arc<[PortCounters]>,
     /// The part of all rings' slots that is in use, 0 to 1.
     pub fill: f64,

@@ -115,9 +115,9 @@ pub struct ReceivedResponse {
     pub function: FunctionCode,
     /// The meaning of the response immediate.
     pub answer: CallResponse,
-    /// The number of bytes in the last WRITE of the response. In the symmetric layout, the last WRITE of a successful
-    /// response goes to the last output, if the session has outputs. This WRITE usually contains all bytes that the
-    /// output gets.
+    /// The number of bytes in the last WRITE of the response. In the symmetric layout, the last WRITE after a
+    /// successful call goes to the last output, if the session has outputs. This WRITE usually contains all bytes that
+    /// the output gets.
     pub last_write_bytes: u32,
 }
 

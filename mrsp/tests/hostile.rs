@@ -122,8 +122,8 @@ fn check_plan(plan: &CallPlan, sizes: &[u32]) {
     }
 }
 
-/// Returns the number of the operation that `host_under_any_sequence` executes next. In about one call of eight, the
-/// operation is random. In the other calls, the operation advances the session, so that the test reaches later states.
+/// Returns the number of the operation that `host_under_any_sequence` executes next. About one operation in eight is
+/// random. The other operations are to advance the session, so that the test reaches later states.
 fn host_step(random: &mut Random, host: &HostSession) -> u64 {
     match host.peer_regions() {
         _ if random.chance(8) => random.below(12),

@@ -135,9 +135,9 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memory to which outputs are written, and the location of each parameter in this memory. The
 /// parameters that the packed layout copies lie in the first [`Memory`], which corresponds to the staging region of a
-/// real host. If `together` is true, the layout is gathered, and the accelerator has only one region, all parameters
-/// lie in the first [`Memory`]. Their offsets are then the same as in the accelerator's region. A parameter that does
-/// not lie in the first [`Memory`] has a [`Memory`] that no other parameter uses.
+/// real host. All parameters lie in the first [`Memory`] if `together` is true, the layout is gathered, and the
+/// accelerator has only one region. Their offsets are then the same as in the accelerator's region. A parameter that
+/// does not lie in the first [`Memory`] has a [`Memory`] that no other parameter uses.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],
@@ -157,7 +157,7 @@ fn land(
 }
 
 /// Carries out a WRITE as a responder does. Panics if no element of `to` has the RKey of the WRITE, or if the bytes do
-/// not fit into this element.
+/// not fit into this element. A WRITE of no bytes is not checked.
 fn carry_out(write: &Write, bytes: &[u8], to: &mut [Memory]) {
     assert_eq!(bytes.len(), write.length as usize);
     if bytes.is_empty() {

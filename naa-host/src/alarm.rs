@@ -1,4 +1,4 @@
-//! A file descriptor with which a program waits for a session in its own event loop. The file descriptor becomes
+//! A file descriptor with which the event loop of a program waits for a connection. The file descriptor becomes
 //! readable when the device has a completion or a CM event, or when a timer expires.
 
 use std::{

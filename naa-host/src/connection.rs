@@ -15,10 +15,10 @@ use verbs::{
 
 use crate::{Device, Error, Gone, alarm::Alarm, clock::Clock};
 
-/// The kind of the work requests that send the host's MRSP messages. The low bits of a work request's number contain
-/// its kind.
+/// The kind of the work requests that send the host's MRSP messages. The low bits of a work request's number (`wr_id`)
+/// contain its kind, so that a completion shows to which kind of work request it belongs.
 const MESSAGE: u64 = 1;
-/// The kind of the WRITEs of a call. Only the last WRITE of a call asks for a completion.
+/// The kind of the work requests that WRITE the inputs of a call. Only the last WRITE of a call asks for a completion.
 pub(crate) const CALL: u64 = 2;
 const PROBE: u64 = 3;
 const RECEIVE: u64 = 4;
@@ -45,8 +45,8 @@ const SPARE_SENDS: u32 = 4;
 /// session always has at least one posted receive.
 const RECEIVES: u32 = 2;
 
-/// The additional settings of a connection: the room for work requests that are not part of calls, and whether
-/// acknowledgements may be delayed.
+/// The additional settings of a connection: the room for work requests in addition to those of a session's calls, and
+/// whether acknowledgements may be delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extra {
     pub(crate) sends: u32,
@@ -263,8 +263,8 @@ impl HostConnection {
         self.qp.as_ref().map_or_else(Weak::new, Arc::downgrade)
     }
 
-    /// Returns the number of a work request with the kind `kind`. The number of a work request consists of the queue
-    /// pair's generation and the kind.
+    /// Returns the number (`wr_id`) for a new work request with the kind `kind`. It consists of the queue pair's
+    /// generation and the kind.
     pub(crate) fn number(&self, kind: u64) -> u64 {
         self.generation << KIND_BITS | kind
     }

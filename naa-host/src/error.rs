@@ -292,8 +292,8 @@ pub enum Error {
         /// The reason why the value is not valid.
         problem: String,
     },
-    /// The environment variable `NAA_SPEC` is not valid, or this process already uses all accelerators that it lists
-    /// for the function. The error is also returned if `NAA_SPEC` lists no accelerator for the function.
+    /// The environment variable `NAA_SPEC` is not set or not valid, or lists no accelerator for the function. The error
+    /// is also returned if this process already uses all accelerators that `NAA_SPEC` lists for the function.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }

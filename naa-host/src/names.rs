@@ -29,8 +29,8 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// `setup_timeout` of `config`. A session that the program connects afterwards has the whole `setup_timeout` again.
 ///
 /// # Errors
-/// Fails with [`Error::Name`] if the name is not known. If the name has one address, the function fails with the error
-/// of `open`. If the name has several addresses, it fails with the same errors as [`try_each`].
+/// Fails with [`Error::Name`] if the name is not known. If the name has one address, the function can fail with the
+/// error of `open`. If the name has several addresses, the function can fail with the errors of [`try_each`].
 pub fn find(
     resolve: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
     (host, port): (&str, u16),

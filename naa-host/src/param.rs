@@ -2,8 +2,8 @@
 
 use mrsp::{RegionFlags, region::NaaAddress};
 
-/// A parameter, with a region on the host and on the accelerator, or an internal region, which only the accelerator
-/// has.
+/// Either a parameter, which has a region on the host and on the accelerator, or an internal region, which exists only
+/// on the accelerator.
 #[derive(Clone, Copy, Debug)]
 pub struct Param<'a> {
     pub(crate) flags: RegionFlags,

@@ -46,9 +46,9 @@ pub struct CallOutcome {
 }
 
 impl CallOutcome {
-    /// Returns the outcome of a call of a built-in function with the return code that the status block `status`
-    /// contains. The outcome changes only with [`Dialect::Next`](crate::Dialect::Next), because only the status block
-    /// then says that a built-in function failed. `status` must be the status block of this call.
+    /// Adds the return code in the status block of a built-in function, if the response immediate has no return code.
+    /// This is the case only with [`Dialect::Next`](crate::Dialect::Next), where only the status block says that a
+    /// built-in function failed. `status` must be the status block of this call.
     pub fn with_status(self, status: &StatusBlock) -> Self {
         match (self.answer, status.code) {
             (CallResponse::User(_), Some(code)) => {

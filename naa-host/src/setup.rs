@@ -70,7 +70,8 @@ impl Terms {
 /// | [`step`](Self::step) | Agreeing | Agreed |
 /// | [`into_session`](Self::into_session) | Agreed | |
 ///
-/// If one of these methods fails, the setup has failed.
+/// If `connect`, `step` or `agree` fails, the setup has failed. If `prepare` fails, the program can call `prepare`
+/// again with other parameters.
 #[derive(Debug)]
 pub struct SessionSetup {
     stage: SetupStage,

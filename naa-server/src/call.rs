@@ -108,7 +108,7 @@ fn is_output(direction: Direction) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
     /// The server has no function with the function code of the call. Only the server itself makes an
-    /// `UnknownFunction`, and it logs the request before. A function that fails returns another variant.
+    /// `UnknownFunction`, after it has logged the request. A function that fails returns another variant.
     #[error("unknown function")]
     UnknownFunction,
     /// The host's regions or arguments do not fit the function.
@@ -322,8 +322,8 @@ impl<'a> Call<'a> {
     /// Creates a call that works on `regions`. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice. Examples are a region to which a
-    /// peer or another process still has access, and a session with a send that has not completed.
+    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice. This is so, for example, if a peer
+    /// or another process still has access to the region, or if a send of the session has not completed.
     pub fn new(regions: &'a mut SessionRegions, user: U24, stop: &'a Stop) -> Result<Self, CallFailure> {
         let Lent { regions, quota, status_bytes } =
             regions.lend().ok_or(CallFailure::Internal("a region of the call is open to peers".into()))?;

@@ -179,7 +179,8 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
-    /// The meters of the session that is charged, or `None` if only the server is charged.
+    /// The counts of the session, and of its source network, to which the charge is added. If this field is `None`,
+    /// only the server is charged.
     owner: Option<Owner>,
     bytes: u64,
 }

@@ -5,8 +5,8 @@
 //! An [`Allocation`] owns its memory and the registration of this memory. Only a loop service gets the memory itself,
 //! from `Allocation::stream`. An allocation has a record of the access that peers may have to its memory. An allocation
 //! shares the count of unfinished [`Sends`] with its session, so that the allocation can check if the device may still
-//! read the memory. Scatter-gather elements of an allocation are made only while at least one of these sends is
-//! unfinished. Mutable slices are made only while none of them is unfinished. This module and `priority` are the only
+//! read the memory. The session counts a send as unfinished before it makes the scatter-gather elements
+//! of the send. Mutable slices are made only while no send is unfinished. This module and `priority` are the only
 //! modules of the crate with `unsafe`.
 //!
 //! A NIC needs much time to revoke access rights, or cannot revoke them. `DeviceAttr::revokes` says whether a device
@@ -479,9 +479,10 @@ impl Allocation {
     }
 
     /// Returns the bytes for writing. If the memory is in reach, the bytes are those of the working copy, which
-    /// [`Self::settle`] copies to the memory after the call. Returns `None` if peers got access and [`Self::revoke`]
-    /// has not succeeded since then, or if a loop service or another process has access. Also returns `None` if the
-    /// device may read the memory for a send, or if the memory is in reach and has no working copy.
+    /// [`Self::settle`] copies to the memory after the call. Returns `None` if peers got access that neither
+    /// [`Self::revoke`] nor [`Self::deregister`] has ended, or if a loop service or another process has access. Also
+    /// returns `None` if the device may read the memory for a send, or if the memory is in reach and has no working
+    /// copy.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.is_open() || self.is_lent() || self.sends.unfinished() {
             return None;

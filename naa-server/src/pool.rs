@@ -42,9 +42,9 @@ pub struct PoolConfig {
     /// pool threads are taken.
     pub extra_threads: usize,
     /// The number of threads that the pool may start beyond `pool_threads` and `extra_threads`, in place of the threads
-    /// of abandoned calls. A source network can make no calls while it has at least half of this number of abandoned
-    /// calls. A source network with an abandoned call can make no calls while all source networks together have at
-    /// least this number of abandoned calls.
+    /// of abandoned calls. A source network can make no calls while the number of its abandoned calls is at least
+    /// `quarantine / 2`. A source network with an abandoned call can make no calls while all source networks together
+    /// have at least `quarantine` abandoned calls.
     pub quarantine: usize,
 }
 
@@ -256,8 +256,8 @@ impl Pool {
     /// Puts a call into the pool, where the call waits for a thread, and returns the id of the call.
     ///
     /// # Errors
-    /// Returns the call together with the reason of the refusal. The pool refuses a call if the pool is full or closed,
-    /// if the quarantine is full, or if the source network has too many calls.
+    /// Returns the call together with the reason of the refusal. The pool can refuse a call if the pool is full or
+    /// closed, if too many abandoned calls still run, or if the source network has too many calls.
     pub fn submit(&self, call: ServerCall) -> Result<CallId, Box<RefusedCall>> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -285,7 +285,8 @@ impl Pool {
         self.0.lock().done.pop_front()
     }
 
-    /// Returns the time at which the caller must call [`Self::expire`] next, or `None` if no call waits or runs.
+    /// Returns the time at which the caller must call [`Self::expire`] next, or `None` if no call waits and no call
+    /// runs, except abandoned calls.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }

@@ -223,9 +223,9 @@ impl ServerSession {
     }
 
     /// Posts a receive. Session setup posts receives for the AAR and for the first call. Before each response, a
-    /// receive for the next call is posted, except if the session ends after the response. All receives use the message
-    /// buffer. A receive that is posted for a call therefore also has room for an MRSP message. If a host sends an MRSP
-    /// message at a wrong time, the session can receive it and reply with an ERR.
+    /// receive for the next call is posted, except if the call timed out and its function still runs. All receives use
+    /// the message buffer. A receive that is posted for a call therefore also has room for an MRSP message. If a host
+    /// sends an MRSP message at a wrong time, the session can receive it and reply with an ERR.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -374,9 +374,9 @@ impl ServerSession {
         self.machine.places().is_some()
     }
 
-    /// Makes the [`StreamingSession`] through which a loop service writes to the host. The response to the host's call
-    /// is posted before. Returns `None` if parameters share regions, or if the files of the regions are lent to a
-    /// process.
+    /// Makes the [`StreamingSession`] through which a loop service writes to the host. The caller must post the
+    /// response to the host's call before the loop service writes. Returns `None` if parameters share regions, or if
+    /// the files of the regions are lent to a process.
     pub(crate) fn stream(&mut self, most_sends: u32) -> Result<Option<StreamingSession>, verbs::Error> {
         if self.machine.places().is_some() {
             return Ok(None);

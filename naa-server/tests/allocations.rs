@@ -25,8 +25,8 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // The counters are thread-local variables, which are destroyed when their thread ends. This function does not count
-    // what the thread allocates or frees afterwards.
+    // `try_with` fails if the thread ends and its thread-local variables are already destroyed. This function then
+    // counts nothing.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));

@@ -81,7 +81,7 @@ fn everything_is_sorted_as_the_standard_library_does() {
     let mut random = random();
     for len in LENGTHS {
         let mut data = words(&mut random, len);
-        // The data starts with special floats. 0.0 occurs twice among them, so that equal floats are sorted, too.
+        // The data starts with special floats. 0.0 occurs twice among them.
         for (word, special) in data.iter_mut().zip([f64::NAN, -f64::NAN, 0.0, -0.0, f64::INFINITY, 0.0]) {
             *word = special.to_bits();
         }

@@ -7,8 +7,8 @@ use ejfat::{Time, bridge::WorkerId};
 use super::Bridge;
 use crate::{Load, Snapshot, WorkerReport, ring::RingTransport};
 
-/// The time between two reports of the counters of each port. Each report copies the counters of all ports. There may
-/// be thousands of ports, so the time between two reports is long.
+/// The time between two reports of the counters of each port. Each report reads the counters of all ports. There may be
+/// thousands of ports, so the time between two reports is long.
 const PORTS_PERIOD: Duration = Duration::from_secs(1);
 
 impl Bridge {

@@ -91,7 +91,7 @@ fn tables_are_the_model() {
     assert!(seeds() < 100 || reached.len() == 7, "{reached:?}");
 }
 
-/// Returns random rules of one load balancer. In most of the calendars, only few calendar slots have rules, and the
+/// Returns random rules of one load balancer. In most of the calendars, only a few calendar slots have rules, and the
 /// numbers of these calendar slots are far apart. Some epochs share a calendar.
 fn sparse_rules(random: &mut Random) -> Rules {
     let lb = lb(1);

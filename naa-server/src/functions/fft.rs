@@ -72,8 +72,8 @@ fn mapped(bytes: usize) -> usize {
 /// Transforms `data` in place. The results of both directions are not scaled, as in FFTW, so a forward transform
 /// followed by an inverse transform multiplies `data` by its length.
 ///
-/// If the length of `data` is above 65536, the transform takes much scratch memory. If this length is a product of two
-/// factors up to 65536, the scratch memory is about as large as `data`. For other lengths above 65536, the scratch
+/// If `data` has more than 65536 numbers, the scratch memory depends on whether their number is a product of two
+/// factors up to 65536. If it is such a product, the scratch memory is about as large as `data`. If not, the scratch
 /// memory is four to five times as large as `data`.
 ///
 /// # Errors
@@ -82,9 +82,9 @@ pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Ca
     transform(direction, None, data, ScratchQuota::UNLIMITED, &Stop::never())
 }
 
-/// Returns the plan by which rustfft alone makes a transform of `len` numbers. Benchmarks compare the speed of this
-/// plan with the speed of this module. If a program calls this function instead of rustfft, the compiler does not
-/// compile the generic algorithms of rustfft a second time.
+/// Returns the plan by which rustfft alone makes a transform of `len` numbers. A program can use the plan for
+/// comparisons. If a program calls this function instead of rustfft, the compiler does not compile the generic
+/// algorithms of rustfft a second time.
 pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }

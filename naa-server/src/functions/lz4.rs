@@ -119,8 +119,8 @@ fn decompress_with(
                     0 if decoder.get_ref().is_empty() => {
                         return Err(CallFailure::Input("LZ4 frame is cut off".into()));
                     }
-                    // The decoder has read a block that contains no decompressed bytes. The next pass of the loop reads
-                    // the next block.
+                    // The decoder has read a block that decompresses to no bytes. The next pass of the loop reads the
+                    // next block.
                     0 => {}
                     _ if full => {
                         let stated = frame_sequence::stated_size(data, |rest| {

@@ -1,5 +1,5 @@
-//! The functions of the NAAICE test programs. The functions of this module accept regions of any number and size. Their
-//! calls have no argument block.
+//! The functions of the NAAICE test programs. The functions of this module accept any number of regions of any sizes.
+//! Their calls have no argument block.
 
 use mrsp::{builtin, catalogue::Direction};
 

@@ -39,8 +39,8 @@ pub(super) fn fill<T: Copy>(all: &mut [T], value: T, stop: &Stop) -> Result<(), 
 }
 
 /// Touches each page of `all`, so that the Linux kernel provides all pages now. Call this function before work that
-/// does not access `all` from start to end. This work then does not wait for pages. A page that was never touched may
-/// be a huge page, which takes up to a millisecond to clear.
+/// accesses the pages of `all` in another order than from start to end. This work then does not wait for pages. A page
+/// that was never touched may be a huge page, which takes up to a millisecond to clear.
 ///
 /// # Errors
 /// Fails with the error of [`Stop::check`] if the call should stop.

@@ -18,8 +18,9 @@
 //!   differences, and deletes them when no call waits or runs.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread. A running
 //!   call cannot be interrupted to free a thread for it.
-//! - When the pool is full, a new call can take the place of a waiting call. The source network with the most calls
-//!   then loses its newest waiting call, if it has at least two calls more than the source network of the new call.
+//! - When the pool is full, a new call can take the place of a waiting call. Among the source networks with a waiting
+//!   call, the one with the most calls then loses its newest waiting call. This source network must have at least two
+//!   calls more than the source network of the new call.
 //! - The calls of one source network run in the order in which they came. A session has at most one call at a time. The
 //!   next call of a session waits behind the earlier calls of other sessions of the same source network, so these
 //!   sessions are served in turn.
@@ -65,9 +66,9 @@ struct SourceCalls {
     /// call of another source network is waiting at this moment and may run. The difference between `served` and
     /// [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value that [`Schedule::turns`] had when a call of this source network had just increased it for the last
-    /// time. If two source networks have equally many running calls and were served for equal times, the one with the
-    /// smaller `last_turn` is next.
+    /// The value of [`Schedule::turns`] directly after a call of this source network last increased it. If two source
+    /// networks have equally many running calls and were served for equal times, the one with the smaller `last_turn`
+    /// is next.
     last_turn: u64,
 }
 
@@ -82,8 +83,8 @@ impl SourceCalls {
 /// [`Schedule::clock`] when they were added.
 #[derive(Debug, Default)]
 struct Absent {
-    /// Each duration is the absolute difference that the source network's [`SourceCalls::served`] and
-    /// [`Schedule::clock`] had when the source network was added to this map. The duration does not change later.
+    /// Each duration is the absolute difference between the source network's [`SourceCalls::served`] and
+    /// [`Schedule::clock`] when the source network was added to this map. The duration does not change later.
     peers: BTreeMap<SourceNetwork, (Duration, Difference)>,
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
@@ -216,8 +217,8 @@ impl Schedule {
 
     /// Removes and returns the newest waiting call of one source network: among the source networks with a waiting
     /// call, the one with the most calls. The caller gives the place of the removed call to another source network,
-    /// which has `calls` calls. If the source network of the waiting call has fewer than `calls + 2` calls, no call is
-    /// removed, and the result is `None`.
+    /// which has `calls` calls. If no call waits, or if the source network of the waiting call has fewer than
+    /// `calls + 2` calls, no call is removed, and the result is `None`.
     fn displace(&mut self, calls: usize) -> Option<CallId> {
         let waiting = self.peers.values_mut().filter(|source| !source.waiting.is_empty());
         let most =

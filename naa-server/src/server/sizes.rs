@@ -10,9 +10,9 @@ use crate::config::Config;
 /// failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// The lower limit for the number of work requests that a loop service may have unfinished on a session. If the
-/// completion queue is short, the server reduces this number, but not below `LEAST_STREAM_SENDS`. If the completion
-/// queue is too short even for `LEAST_STREAM_SENDS` on each session, the server accepts fewer sessions.
+/// If the completion queue is short, the server reduces the number of work requests that a loop service may have
+/// unfinished on a session, but not below `LEAST_STREAM_SENDS`. If the completion queue is too short even for
+/// `LEAST_STREAM_SENDS` such work requests on each session, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
 /// The maximum number of scatter-gather elements of a work request by which a loop service writes to a host that
 /// subscribed.

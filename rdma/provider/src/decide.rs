@@ -45,7 +45,8 @@ impl Machine {
     pub(crate) fn look(local: IpAddr, choice: ProviderChoice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
-        // The libraries of rdma-core are loaded only if the verbs provider can be chosen.
+        // The libraries of rdma-core are loaded only if the user chose the verbs provider, or if the user chose no
+        // provider and an RDMA device has the address.
         let wanted = choice == ProviderChoice::Verbs || (choice == ProviderChoice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }

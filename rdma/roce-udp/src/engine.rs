@@ -112,8 +112,8 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for the objects in `on`: a completion queue, an event channel, or both.
     ///
-    /// If an object of `on` is ready, the turn may leave acknowledgements unsent. It does so if these acknowledgements
-    /// may be sent late and the device has nothing else to send. The thread whose wait ends usually sends a message
+    /// If an object of `on` is ready and the device has nothing to send but acknowledgements that may be sent late, the
+    /// turn leaves these acknowledgements unsent. The thread whose wait ends usually sends a message
     /// next, and the acknowledgements are sent together with this message. A server, for example, sends its response
     /// and the acknowledgement of the request with one system call. If the thread sends no message, the next turn of
     /// the engine sends the acknowledgements. The next turn is made by the next thread that waits on the device, or by
@@ -238,9 +238,9 @@ impl Engine {
     }
 
     /// Splits each super-packet into single datagrams, because the interface cannot segment super-packets. The IPv4
-    /// identification of a datagram in a super-packet is its index there, and becomes 0 when the datagram is sent
-    /// alone. The ICRC covers the identification. The function therefore corrects the ICRC of each datagram whose
-    /// identification changes.
+    /// identification of a datagram in a super-packet is the index of the datagram in the super-packet. A single
+    /// datagram has the identification 0. The ICRC covers the identification. The function therefore corrects the ICRC
+    /// of each datagram whose identification changes.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
         if !local.is_ipv4() {

@@ -23,7 +23,7 @@ use crate::{
 struct State {
     waiters: Waiters,
     ready: [bool; 2],
-    /// Whether the progress thread sleeps on `waker`. A real progress thread sleeps until its socket is readable.
+    /// Whether the progress thread sleeps on `waker`. The progress thread of a real device sleeps on the socket.
     asleep: bool,
     /// The caller that is the progress owner.
     caller: Option<usize>,

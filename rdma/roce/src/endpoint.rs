@@ -193,9 +193,9 @@ impl Endpoint {
         false
     }
 
-    /// Returns true if no packet waits to be sent, or if all waiting packets are late acknowledgements. A late
-    /// acknowledgement may wait until the program has posted its response to the message, so that the acknowledgement
-    /// and the response are sent together.
+    /// Returns true if no packet waits to be sent, or if all waiting packets are acknowledgements that may be sent
+    /// late. Such an acknowledgement may wait until the program has posted its response to the message, so that the
+    /// acknowledgement and the response are sent together.
     pub fn owes_only_late_acks(&self) -> bool {
         /// The maximum number of queue pairs that one call of `owes_only_late_acks` checks. If more than `MOST` queue
         /// pairs may have packets to send, `owes_only_late_acks` returns false. Checking all these queue pairs would

@@ -348,8 +348,8 @@ fn a_withdrawn_request_whose_event_was_taken_is_released_by_the_application() {
     pair.b.endpoint.destroy_id(pair.now, id_b).unwrap();
 }
 
-/// Makes two ends. A has sent a REQ to B's listener, and B has received the REQ, but the test has not taken B's CM
-/// event yet. Returns both ends, the ID of the connection at A, and the ID of the listener.
+/// Makes two endpoints, A and B. A has sent a REQ to B's listener, and B has received the REQ, but the test has not
+/// taken B's CM event yet. Returns both endpoints, the ID of the connection at A, and the ID of the listener.
 fn asked() -> (Pair, CmId, CmId) {
     let mut pair = Pair::new();
     pair.a.renew_qp();

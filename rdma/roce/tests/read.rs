@@ -298,7 +298,7 @@ fn a_response_to_a_write_fails_the_write() {
     let response = pair.forge(A, opcode::READ_RESPONSE_ONLY, PSN_A + 1);
     assert_eq!(pair.deliver(A, &response), Some(RefusalCause::BadResponse));
     // The READ response has the PSN of request 2. It is refused, because request 2 is a WRITE. It still acknowledges
-    // request 1, because any response acknowledges all requests with earlier PSNs.
+    // request 1, because request 1 is a WRITE with an earlier PSN.
     assert_eq!(pair.a.completed(), [(1, WcStatus::Success), (2, WcStatus::BadResponse)]);
 }
 

@@ -116,8 +116,8 @@ pub(crate) struct Channel {
     connections: Mutex<CmConnections>,
     pub(crate) raw: Arc<EventChannel>,
     pub(crate) interrupt: Interrupt,
-    /// A waker for threads that sleep until a CM event arrives. It ends their sleep when this process queues a CM event
-    /// that does not come from the Linux kernel.
+    /// A waker for threads that sleep until a CM event arrives. It ends their sleep when a call of `connect` or
+    /// `disconnect` queues a CM event.
     pub(crate) queued: Waker,
     max_reads: (u8, u8),
 }

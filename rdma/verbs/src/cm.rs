@@ -111,7 +111,7 @@ impl RejectReason {
     pub const INVALID_TRANSPORT: Self = Self(9);
     /// Reason 10: the rejecting side still has an earlier connection with the queue pair of the request.
     pub const STALE_CONNECTION: Self = Self(10);
-    /// Reason 26: the path MTU of the request is larger than the rejecting side supports.
+    /// Reason 26: the path MTU of the request is larger than the rejecting side's link allows.
     pub const INVALID_PATH_MTU: Self = Self(26);
     /// Reason 28: the peer's program rejected the request.
     pub const CONSUMER_DEFINED: Self = Self(28);

@@ -100,7 +100,7 @@ pub struct DeviceAttr {
     pub name: String,
     /// The local address of the device.
     pub address: IpAddr,
-    /// The largest path MTU that the device supports, in bytes.
+    /// The largest path MTU in bytes that the device's link and the device's configuration allow.
     pub max_path_mtu: u32,
     /// The maximum number of bytes of inline data in one work request.
     pub max_inline_data: u32,
@@ -196,9 +196,9 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with [`Error::Invalid`] if `access` has a right with which the region was not registered.
     fn set_mr_access(&self, lkey: u32, access: Access) -> Result<(), Error>;
-    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory. The verbs
-    /// provider has an option `keep_registrations`, which is an exception: it keeps the registration for a later call
-    /// of [`reg_mr`](Self::reg_mr) with the same memory.
+    /// Deregisters the region. After the call returns, neither a peer nor the device touches the memory. The option
+    /// `keep_registrations` of the verbs provider is an exception: it keeps the registration for a later call of
+    /// [`reg_mr`](Self::reg_mr) with the same memory.
     fn dereg_mr(&self, lkey: u32) -> Result<(), Error>;
 
     /// Creates a completion queue with room for `depth` completions.

@@ -73,7 +73,8 @@ impl Allowance {
 
 impl<K: Eq + Hash> LogLimit<K> {
     /// Returns `None` if no log line of `peer` may be written at `now`. Otherwise returns the number of log lines of
-    /// `peer` that were left out since the last log line of `peer`.
+    /// `peer` that were left out since the last log line of `peer`. All peers that are not counted separately are
+    /// treated as one peer.
     pub fn take(&mut self, peer: K, now: Instant) -> Option<u64> {
         if self.peers.len() >= PEERS && !self.peers.contains_key(&peer) {
             self.peers.retain(|_, allowance| !allowance.is_whole(now));

@@ -1,9 +1,9 @@
 //! Memory that peers may access.
 //!
 //! While a region is registered for remote access, a peer may change the region's bytes at any moment. Rust's rules for
-//! references do not allow such changes, so this module returns bytes as slices only in unsafe functions. Its other
-//! functions copy bytes into the memory and out of it. They hide the pointers from the compiler, so that the compiler
-//! makes no assumption about the bytes. This is the only module of the crate with `unsafe` code.
+//! references do not allow such changes, so this module returns bytes as slices only in unsafe functions. The safe
+//! functions that access the bytes only copy them or write zeros. They hide the pointers from the compiler, so that the
+//! compiler makes no assumption about the bytes. This is the only module of the crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};

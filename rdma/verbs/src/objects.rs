@@ -278,8 +278,10 @@ impl Qp {
     /// Posts a receive. The messages of the peer fill the receives in the order in which the receives were posted.
     ///
     /// # Errors
-    /// Fails with [`Error::Exhausted`] if the receive queue is full. If the device refuses the memory of the receive,
-    /// the embedded provider fails with [`Error::LocalProtection`], and the verbs provider with [`Error::Invalid`].
+    /// Fails with [`Error::Exhausted`] if the receive queue is full. The embedded provider fails with
+    /// [`Error::LocalProtection`] if a scatter-gather element does not lie inside the region of its LKey, or if the
+    /// region does not permit the access. Fails with [`Error::Invalid`] if the device refuses the receive for another
+    /// reason, for example because it has too many elements.
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), Error> {
         self.owned.context.0.post_recv(self.num(), wr)
     }

@@ -39,8 +39,8 @@ pub struct Config {
     pub max_workers: u32,
     /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, the
     /// bridge groups the waiting events by the workers that may get them ([`EligibleWorkers`](super::EligibleWorkers)).
-    /// One event of the largest group is lost. The group of a slow worker becomes the largest, so a slow worker does
-    /// not cause losses for other workers.
+    /// One event of the largest group is lost. If the waiting events of a slow worker are the largest group, they
+    /// therefore do not cause losses for other workers.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{Epoch, LbId, Member, Rules, TickPrefix};
 use crate::segment::IpVersion;
 
-/// The member index of a calendar slot that has no member. No member has this index, because slot rules name the
-/// members, and there are at most 32,768 slot rules.
+/// The member index of a calendar slot that has no member. No member has this index: a member
+/// gets an index only if a slot rule names it, and there are at most 32,768 slot rules, so the indices are lower.
 const NONE: u16 = u16::MAX;
 
 /// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the length would be

@@ -93,9 +93,9 @@ impl DataPlane {
         self.find_places(lb, at);
     }
 
-    /// Stages tables as [`DataPlane::stage`] does, but replaces staged tables that have the same first tick. `from`
-    /// must be above all ticks that the load balancer remembers as routed. A replacement therefore splits no event
-    /// whose tick is remembered as routed.
+    /// Stages tables as [`DataPlane::stage`] does, but may replace existing tables that have the same first tick.
+    /// `from` must be above all ticks that the load balancer remembers as routed. A replacement therefore splits no
+    /// event whose tick is remembered as routed.
     ///
     /// # Errors
     /// Fails with [`StageError::Routed`] if `from` or a higher tick is remembered as routed. Fails with

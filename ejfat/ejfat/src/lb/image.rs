@@ -5,8 +5,9 @@
 //! load balancer, tick ─► range: set, epoch ─► calendar ─► slot ─► member, for its IP version
 //! ```
 //!
-//! An image contains all table sets of a load balancer. Each tick belongs to exactly one of these sets, so a look-up
-//! finds the right set by the tick alone. Equal calendars are stored once, and equal members are stored once.
+//! An image contains all table sets of each load balancer. Each tick of a load balancer belongs to exactly one of these
+//! sets, so a look-up finds the right set by the load balancer and the tick. Equal calendars are stored once, and equal
+//! members are stored once.
 //!
 //! # Source
 //! `fpga/rtl/lb_tables_pkg.sv` defines the fields of each table's entries, and the hash of addresses. The SystemVerilog
@@ -260,8 +261,8 @@ impl DataPlane {
 }
 
 /// Returns the sender addresses that a load balancer allows, each with the highest number of a table set that allows
-/// the address. Hardware accepts packets from the address for this table set and for all earlier ones, like
-/// [`Sets::allows`].
+/// the address. Hardware accepts a packet from the address if this table set or an earlier one applies to the packet,
+/// like [`Sets::allows`].
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {
@@ -277,7 +278,7 @@ fn full(table: ImageTable, count: usize, limit: usize) -> Result<(), ImageError>
 impl Builder {
     /// Puts each address into one of the four rows that the hash of the address selects. If all four rows are in use,
     /// the new address takes one of these rows. The address that was in this row is put into another of its own four
-    /// rows. It may also find its four rows in use, and is then treated like a new address.
+    /// rows. If these are in use, too, this address is treated like a new address.
     fn addresses(
         &mut self,
         table: ImageTable,
@@ -297,9 +298,9 @@ impl Builder {
                     places[free] = Some(unplaced);
                     break;
                 }
-                // The address takes a row in one part of the table from a second address. The loop then looks for a
-                // free row for the second address. If there is none, the second address takes a row in the next part
-                // from a third address. In the part of its old row, it would only take the old row back, and the two
+                // The address replaces a second address in its row of one part of the table. The loop then looks for a
+                // free row for the second address. If there is none, the second address replaces a third address in
+                // the next part. In the part of its old row, it would only take the old row back, and the two
                 // addresses would remove each other without end.
                 turn += 1;
                 if turn > 64 * WAYS {
@@ -421,13 +422,13 @@ impl Builder {
                 self.image.tables[ImageTable::Begins as usize][place] = entry;
             }
         });
-        // Each node of the tree contains the load balancer and the first tick of one range. The nodes are ordered by
-        // load balancer, and by tick within a load balancer. Hardware counts the nodes that do not come after the
-        // packet's load balancer and tick. The count is the index of the packet's range in `ImageTable::Ranges`. Unused
-        // nodes contain the highest tick of the last load balancer, so hardware counts them only for a packet with
-        // exactly this load balancer and tick. For such a packet, the count is the last index of `ImageTable::Ranges`.
-        // The entry with the last index becomes a copy of the last used entry, so that hardware finds the right range
-        // for this packet, too.
+        // The table `ImageTable::Begins` is a search tree. Each node of the tree contains the load balancer and the
+        // first tick of one range. The nodes are ordered by load balancer, and by tick within a load balancer. Hardware
+        // counts the nodes that do not come after the packet's load balancer and tick. The count is the index of the
+        // packet's range in `ImageTable::Ranges`. Unused nodes contain the highest tick of the last load balancer, so
+        // hardware counts them only for a packet with exactly this load balancer and tick. For such a packet, the count
+        // is the last index of `ImageTable::Ranges`. The entry with the last index becomes a copy of the last used
+        // entry, so that hardware finds the right range for this packet, too.
         let last = self.image.table(ImageTable::Ranges)[self.begins.len()];
         self.image.put(ImageTable::Ranges, RANGES - 1, last);
         Ok(self.image)

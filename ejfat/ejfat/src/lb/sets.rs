@@ -113,9 +113,8 @@ pub(super) struct Sets {
     pub(super) newest: Option<u64>,
     /// The value that [`DataPlane::age`] last moved out of the field `newest`; `None` if the field had no value.
     pub(super) before: Option<u64>,
-    /// The highest tick that was remembered when [`DataPlane::age`] forgot all ticks of the load balancer.
-    /// [`DataPlane::age`] forgets all ticks of a load balancer that routed no packet since the previous call of
-    /// [`DataPlane::age`].
+    /// The highest of the ticks that [`DataPlane::age`] has forgotten. [`DataPlane::age`] forgets all ticks of a load
+    /// balancer that routed no packet since the previous call of [`DataPlane::age`].
     pub(super) last: Option<u64>,
     /// The highest tick that can be remembered as routed. Packets with ticks above the horizon are routed, too, but
     /// their ticks are not remembered.

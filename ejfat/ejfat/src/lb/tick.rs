@@ -6,7 +6,7 @@ use super::RuleError;
 
 const BITS: u32 = u64::BITS;
 
-/// A prefix of ticks: a number of leading bits, which stands for all ticks that begin with these bits.
+/// A prefix of ticks: leading bits, which stand for all ticks that begin with these bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickPrefix {
     // The order of the fields decides how prefixes are sorted: by their first tick, then by their length, with the

@@ -50,8 +50,8 @@ pub(super) struct EventBuffers {
     /// The open events in the order in which they were opened.
     old: List,
     links_old: Links,
-    /// The open events of each sender. The first one is the event that has had no accepted segment for the longest
-    /// time.
+    /// One list for each sender: the sender's open events. The first event of a list is the one that has had no
+    /// accepted segment for the longest time.
     stale_of: Vec<List>,
     links_of: Links,
     /// One number for each sender: the memory in bytes that the sender's open events take.
@@ -325,7 +325,7 @@ impl EventBuffers {
         self.open -= 1;
     }
 
-    /// Returns true if an event has bitmap blocks, which record its arrived segments.
+    /// Returns true if an event has bitmap blocks, which record arrived segments.
     pub(super) fn has_cells(&self, at: u32) -> bool {
         self.at(at).cover.has_cells()
     }

@@ -14,7 +14,7 @@ pub(super) const SEGMENTS: u32 = 512;
 /// blocks, so several blocks are remembered.
 const RECENT: usize = 4;
 
-/// The bitmap of one event, in which the bit of each arrived segment is set. The bitmap is a linked list of blocks.
+/// The bitmap of one event, as a linked list of blocks. A set bit records that a segment has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     buffer: u32,
@@ -36,9 +36,9 @@ impl Chain {
     }
 }
 
-/// The position of a segment's bit in the bitmap of an event. The bit is set if the segment has arrived. `chunk` is the
-/// index in `Chunks::chunks` of the bitmap block with this bit, or `None` if the event does not have this bitmap block
-/// yet.
+/// The position of a segment's bit in the bitmap of an event. If the bit is set, the segment has arrived. `chunk` is
+/// the index in `Chunks::chunks` of the bitmap block with this bit, or `None` if the event does not have this bitmap
+/// block yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     chunk: Option<u32>,
@@ -104,7 +104,7 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Returns whether any of the segments in `segments` has arrived, and whether all of them have arrived.
+    /// Returns whether the bit of any segment in `segments` is set, and whether the bits of all these segments are set.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {

@@ -33,8 +33,8 @@ pub struct Config {
     /// never completed an event have more than half of all open events, only these senders can lose an event.
     pub max_open: u32,
     /// The maximum number of open events of one sender. When a sender with this number of open events opens another
-    /// event, the sender loses its own event that got no segment for the longest time. One sender stands for all
-    /// senders that are not counted separately, for example for the senders beyond [`Config::max_sources`].
+    /// event, the sender loses its own event that got no segment for the longest time. All senders that are not counted
+    /// separately together count as one sender, for example the senders beyond [`Config::max_sources`].
     pub max_open_per_source: u32,
     /// The rule that decides which events belong to one sender. Each sender has its own limits, such as
     /// `max_open_per_source`.
@@ -69,7 +69,7 @@ pub struct Config {
     /// an exception.
     pub remembered: u32,
     /// The number of bitmap blocks, which all events share. A bitmap block has 512 bits, and belongs to one event while
-    /// it is used. Each bit says whether one range of bytes of this event has arrived. An event needs bitmap blocks
+    /// it is used. Each set bit says that one range of bytes of this event has arrived. An event needs bitmap blocks
     /// only if the bytes that have arrived form many separate ranges.
     pub chunks: u32,
     /// The seed of the hash tables. The seed should be random, so that no sender can choose event numbers whose hashes

@@ -300,9 +300,9 @@ impl SenderTable {
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. The
-    /// numbers of the senders that never completed an event may be more than half of the sum of all numbers. In this
-    /// case, only these senders can be chosen.
+    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. If
+    /// the senders that never completed an event have together more than half of the sum of all numbers, the function
+    /// chooses only among these senders.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.entries.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

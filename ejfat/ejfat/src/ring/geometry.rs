@@ -89,8 +89,8 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// Returns the size of the credits in bytes. The credits consist of a block of 64 bytes, in which the count of
-    /// credits lies, and of one credit word for each slot behind this block.
+    /// Returns the size of the credits in bytes. The credits begin with a block of 64 bytes, in which the count of
+    /// credits lies. One credit word for each slot follows this block.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }

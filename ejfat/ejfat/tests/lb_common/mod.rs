@@ -507,10 +507,10 @@ fn fill_lengths(packet: &mut [u8]) {
     fill_checksums(packet);
 }
 
-/// Damages the packet with some probability. There are four kinds of damage. Two kinds keep the length fields: they add
-/// padding behind the packet, or cut off its end. The third kind cuts the UDP payload to less than 24 bytes and updates
-/// the length fields. The fourth kind changes one of the first 90 bytes. Returns true if the packet was damaged; by
-/// chance, the damage can leave the packet unchanged.
+/// Damages the packet with some probability. There are four kinds of damage. Two kinds do not update the length fields:
+/// they add padding behind the packet, or cut off its end. The third kind cuts the UDP payload to less than 24 bytes
+/// and updates the length fields. The fourth kind changes one of the first 90 bytes. Returns true if one of the four
+/// kinds was chosen. By chance, each kind except the padding can leave the packet unchanged.
 pub(crate) fn damage(random: &mut Random, packet: &mut Vec<u8>) -> bool {
     match random.below(12) {
         // The padding of 5000 bytes is so long that a data plane forwards the packet before the end of the padding

@@ -1,8 +1,8 @@
 //! Fourier transforms of lengths that are not a product of two short lengths, for example multiples of a large prime.
 //! Each transform is computed as a convolution whose length has no large prime factors (Bluestein's algorithm).
 //!
-//! For a forward transform of n numbers, the chirp is c(k) = e^(-πi k²/n). For an inverse transform, the chirp is the
-//! conjugate of these numbers. If x(j) is number j of the input, number k of the transform is c(k) times the sum of
+//! For a forward transform of n numbers, the chirp is c(k) = e^(-πi k²/n). For an inverse transform, each c(k) is the
+//! conjugate of this number. If x(j) is number j of the input, number k of the transform is c(k) times the sum of
 //! x(j) c(j) conj(c(k-j)) over all j.
 
 use rustfft::{FftDirection, num_complex::Complex64};
@@ -88,9 +88,9 @@ impl Chirp {
         }
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
-        // `self.staged` computes the transforms of the convolution, but only in the forward direction. The inverse
-        // transform of the products is the conjugate of the forward transform of their conjugates. Therefore, the
-        // products are conjugated here, and the results are conjugated below.
+        // A convolution needs two forward transforms and an inverse transform, and `self.staged` computes only forward
+        // transforms. The inverse transform of the products is the conjugate of the forward transform of their
+        // conjugates. Therefore, the products are conjugated here, and the results are conjugated below.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {
             stop.check()?;
             for (signal, kernel) in signal.iter_mut().zip(kernel) {

@@ -10,8 +10,8 @@ use crate::{
     memory_budget::Reservation,
 };
 
-/// The length of the longest transform that one call of rustfft computes. The server computes a longer transform from
-/// several transforms of at most this length. A transform whose length is a prime number near `MOST` takes about 30 ms,
+/// The length of the longest transform that rustfft computes as a whole. A longer transform is composed of several
+/// transforms of at most this length. A transform whose length is a prime number near `MOST` takes about 30 ms,
 /// including the time for making its tables.
 pub(super) const MOST: usize = 1 << 16;
 
@@ -28,7 +28,7 @@ impl fmt::Debug for Direct {
 }
 
 /// Returns true if `len` has no prime factors except 2, 3, 5 and 7. If the result is true, rustfft needs little memory
-/// for a transform of this length. If the result is false, rustfft can compute the transform by a convolution, which
+/// for a transform of this length. If the result is false, rustfft may compute the transform by a convolution, which
 /// needs more memory.
 fn is_smooth(mut len: usize) -> bool {
     for factor in [2, 3, 5, 7] {

@@ -17,9 +17,9 @@ use crate::{
     memory_budget::Reservation,
 };
 
-/// The maximum number of complex numbers in a stripe, which consists of whole columns or whole rows. A stripe always
-/// has at least as many columns or rows as a cache line has complex numbers. If the columns or rows are very long, a
-/// stripe therefore exceeds the maximum.
+/// The maximum number of complex numbers in a stripe, which consists of whole columns or whole rows. A stripe has at
+/// least as many columns or rows as a cache line has complex numbers, unless fewer are left. If the columns or rows are
+/// very long, a stripe can therefore exceed the maximum.
 const STRIPE: usize = 1 << 15;
 const LINE: usize = 64 / NUMBER;
 /// The number of complex numbers in a block. `Staged::turn` multiplies the numbers of a column by the powers of a root
@@ -50,10 +50,10 @@ pub(super) fn factors(n: usize) -> Option<[usize; 2]> {
     (least..=n.isqrt()).rev().find(|factor| n.is_multiple_of(*factor)).map(|factor| [factor, n / factor])
 }
 
-/// Returns the number of columns or rows of a stripe, and the distance of their starts in the buffer. `len` is the
-/// length of a column or row. Length and distance are counted in complex numbers. The distance is at least one cache
-/// line longer than a column or row. If the distance were a large power of two, all columns or rows would compete for
-/// the same cache lines.
+/// Returns the number of columns or rows of a stripe, and the distance in the buffer from the start of one column or
+/// row to the start of the next. `len` is the length of a column or row. Length and distance are counted in complex
+/// numbers. The distance is at least one cache line longer than a column or row. If the distance were a large power of
+/// two, all columns or rows would compete for the same cache lines.
 fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
@@ -171,7 +171,7 @@ impl Staged {
         self.turn(at, column);
     }
 
-    /// Copies each column of `from` to the buffer for stripes, and calls `step` for the column in the buffer. The
+    /// Copies the columns of `from` to a buffer, several columns (a stripe) at a time, and calls `step` for each. The
     /// result is then copied to the same column of `data`. If `from` is `None`, the columns are those of `data`. The
     /// arguments of `step` are `self`, the index of the column in the matrix, the column, and scratch memory.
     ///

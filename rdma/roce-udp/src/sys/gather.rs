@@ -43,8 +43,8 @@ pub(crate) fn build(
             memory.read(piece.offset as usize, copy);
             icrc.update(copy);
         } else {
-            // SAFETY: a registered region stays mapped. Only `Engine::release` deregisters a region, and it drops all
-            // unsent packets first.
+            // SAFETY: a region stays mapped as long as `regions` has it. Only `Engine::release` removes a region from
+            // `regions`, and drops all unsent packets of the send batch before that.
             unsafe { gather(&mut segment, &mut icrc, memory, piece.offset, piece.len) };
         }
     }

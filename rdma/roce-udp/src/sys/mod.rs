@@ -1,4 +1,4 @@
-//! The system calls of the socket layer. Each file has the system calls for one task, for example for receiving.
+//! The system calls of the socket layer. The system calls for one task, for example for receiving, are in one file.
 //!
 //! All unsafe code of the crate is in this folder. The functions that modules outside of this folder may call are safe,
 //! except [`DatagramBuilder::gather`](transmit::DatagramBuilder::gather).

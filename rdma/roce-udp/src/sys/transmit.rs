@@ -283,7 +283,7 @@ impl SendBatch {
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: each of the first `count` headers points to a live address, to a live control block or null, and to
-        // readable pieces. The batch owns a piece, or the caller of `gather` keeps it readable.
+        // pieces. Each piece is readable, because the batch owns it or the caller of `gather` keeps it readable.
         let sent = check(unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
         })?;

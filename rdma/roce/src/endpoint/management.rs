@@ -192,7 +192,7 @@ impl Endpoint {
     }
 
     /// Returns true if a DREQ of this device has no DREP yet. A DREQ that was lost is sent again only while the device
-    /// is open. If the device is closed earlier, the peer may not learn that its connection has ended.
+    /// is open. If the device is closed before the DREP arrives, the peer may not learn that its connection has ended.
     pub fn is_disconnecting(&self) -> bool {
         self.management.cm.is_disconnecting()
     }

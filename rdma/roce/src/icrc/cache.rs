@@ -58,8 +58,8 @@ pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
 const SLOTS: usize = 32;
 
 /// A direct-mapped cache of the [`WarmFlow`]s of recent packets. The index of a [`WarmFlow`] is computed from both UDP
-/// ports and the last bytes of both IP addresses, because these values usually differ between peers. Only the
-/// constructor allocates memory.
+/// ports and the last bytes of both IP addresses, so two peers usually have different indexes. Only the constructor
+/// allocates memory.
 #[derive(Clone, Debug)]
 pub struct FlowCache(Box<[Option<Entry>; SLOTS]>);
 

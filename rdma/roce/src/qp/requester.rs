@@ -24,8 +24,8 @@ use crate::{
 /// The retry limits and the ACK timeout, which are chosen when the connection is set up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// The number of retries, 0-7. The requester resends after each of this number of consecutive ACK timeouts. After
-    /// one more ACK timeout, the queue pair fails.
+    /// The number of retries, 0-7. The requester resends after each of the first `count` consecutive ACK timeouts.
+    /// After one more ACK timeout, the queue pair fails.
     pub(crate) count: u8,
     /// The number of RNR retries, 0-6, or 7 for retries without limit.
     pub(crate) rnr: u8,
@@ -138,7 +138,7 @@ impl Requester {
 
     /// Builds the packet to send next; returns false if no packet can be sent now. If the memory of the packet's
     /// payload was deregistered, the function returns false until the packet's work request is the oldest work request.
-    /// From then on, the function returns an error.
+    /// Then the function returns an error.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,

@@ -93,8 +93,7 @@ pub(crate) struct Responder {
     unacknowledged: bool,
     /// The first PSN of the READ that was executed last; `None` before the first READ. A repeated SEND or WRITE packet
     /// with a PSN before `last_read` is acknowledged with its own PSN. A requester that still waits for responses of
-    /// the READ must not get an ACK with the PSN `last_read` or a later PSN. It would conclude from this ACK that the
-    /// responses were lost.
+    /// the READ would conclude from an ACK with the PSN `last_read` or a later PSN that these responses were lost.
     last_read: Option<Psn>,
     pub(super) responses: PendingResponses,
     responder_resources: u8,
@@ -174,8 +173,8 @@ impl Responder {
 
     /// Handles a packet with a later PSN than the expected PSN, which means that earlier packets are missing. The
     /// responder sends a NAK when it notices that packets are missing. If the expected packet is still missing after
-    /// the requester has resent packets, the responder sends another NAK. In this case, either the first NAK or the
-    /// resent packet with the expected PSN was lost.
+    /// the requester has resent packets, the responder sends another NAK. In this case, the first NAK or the resent
+    /// packet with the expected PSN was probably lost.
     fn out_of_sequence(&mut self, psn: Psn, shared: &mut DeviceTables) {
         if let Some(gap) = &mut self.gap {
             if !gap.starts_over(psn) {

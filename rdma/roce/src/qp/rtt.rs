@@ -137,8 +137,9 @@ mod tests {
         assert_eq!(intervals, [(250, true), (500, true), (4000, false), (8000, false)]);
     }
 
-    /// Each measured round trip has the weight 1/8 in the new mean, and the weight 1/4 in the new deviation, as in RFC
-    /// 6298. After round trips of 20 us and 1000 us, the mean is 142.5 us and the deviation 252.5 us.
+    /// Each further round trip has the weight 1/8 in the new mean. Its difference from the old mean has the weight 1/4
+    /// in the new deviation, as in RFC 6298. After round trips of 20 us and 1000 us, the mean is 142.5 us and the
+    /// deviation 252.5 us.
     #[test]
     fn the_mean_and_the_deviation_follow_slowly() {
         let mut rtt = measured(Duration::from_secs(1));

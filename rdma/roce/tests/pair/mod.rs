@@ -108,7 +108,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Makes two ends whose queue pairs are connected to each other.
+    /// Makes two endpoints, A and B, whose queue pairs are connected to each other.
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -142,8 +142,8 @@ impl Pair {
         }
     }
 
-    /// Makes two ends, of which A has sent a REQ to B. The end B has received the REQ, and has not accepted or rejected
-    /// it yet. Returns the IDs of the connection at A and at B.
+    /// Makes two endpoints, of which A has sent a REQ to B. The endpoint B has received the REQ, and has not accepted
+    /// or rejected it yet. Returns the IDs of the connection at A and at B.
     pub(crate) fn requested() -> (Self, CmId, CmId) {
         let mut pair = Self::new();
         for end in [&mut pair.a, &mut pair.b] {
@@ -536,8 +536,8 @@ fn line(p: &Sent) -> String {
     line
 }
 
-/// Returns the kind of a packet. An acknowledgement packet has the kind `ACK` or the name of a NAK. A packet with a CM
-/// message has the name of this message. Every other packet has the name of its opcode.
+/// Returns the kind of a packet. The kind of an acknowledgement packet is `ACK` or the name of a NAK. The kind of a
+/// packet with a CM message is the name of this message. The kind of every other packet is the name of its opcode.
 fn kind(packet: &Packet<'_>) -> &'static str {
     if let (opcode::ACKNOWLEDGE, Some(aeth)) = (packet.bth.opcode, packet.aeth) {
         return match aeth.syndrome {

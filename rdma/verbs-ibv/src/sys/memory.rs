@@ -67,8 +67,8 @@ impl RawMr {
             (access.remote_read, IBV_ACCESS_REMOTE_READ),
         ];
         let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |sum, (_, flag)| sum | flag);
-        // Devices do not register 0 bytes, so 1 byte is registered if `memory` has no bytes. The crate `region` maps at
-        // least one page even for a memory of 0 bytes, so this byte exists.
+        // Devices do not register 0 bytes, so 1 byte is registered if `memory` has no bytes. If the crate `region` has
+        // made `memory`, this byte exists, because the crate maps at least one page even for a memory of 0 bytes.
         let len = memory.len().max(1);
         // SAFETY: the contract of `Memory::from_raw_parts` guarantees that the range is mapped for reading and writing
         // until the owner in `memory` is dropped. The contract of `Memory::from_raw_parts` also guarantees that no Rust

@@ -26,8 +26,7 @@ const MIN_RNR_TIMER: u8 = 12;
 const MOST_RETRIES: u8 = 6;
 /// The maximum number of work requests that one call passes to the device.
 const CHUNK: usize = 8;
-/// The maximum number of scatter-gather elements that one call passes to the device. All work requests of the call use
-/// these elements together.
+/// The maximum number of scatter-gather elements that one call passes to the device, in all its work requests together.
 const SGES: usize = 64;
 
 /// The capacities of a queue pair and of its work requests.
