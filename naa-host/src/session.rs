@@ -503,7 +503,8 @@ impl Session {
     }
 
     /// Returns the time at which the session must act next if nothing arrives from the accelerator before this time.
-    /// The session must act when a liveness probe is due, and when the running call must be reported or given up.
+    /// The session must act when a liveness probe is due, when a warning must be logged because the running call takes
+    /// long, and when the time limit of the running call ends.
     fn due(&self) -> Option<Instant> {
         let running = self.running.as_ref()?;
         let liveness = &self.connection.liveness;

@@ -334,8 +334,9 @@ impl Allocation {
         self.memory.addr()
     }
 
-    /// Registers the memory for the access rights `most`, and ends an earlier registration. If the device revokes
-    /// access, peers have no access until [`Self::grant`] gives them some or all of the rights in `most`.
+    /// Registers the memory for the access rights `most`, and ends an earlier registration. On a
+    /// device that can revoke access rights, peers have no access until [`Self::grant`] gives them some or all of the
+    /// rights in `most`.
     ///
     /// # Errors
     /// Fails with the device's error.

@@ -182,9 +182,9 @@ mod tests {
         RdmaDevice { name: "rxe0".into(), is_soft: true, ports: vec![port] }
     }
 
-    /// Decides for `local` on a machine with `devices`, and returns the decision and its reason as one text. If
-    /// `missing` is true, rdma-core is not installed on the machine. If the decision is surprising, the returned text
-    /// ends with `(!)`.
+    /// Chooses the provider for the address `local` on a machine with `devices`, and returns the provider and the
+    /// reason as one text. If `missing` is true, rdma-core is not installed on the machine. If the decision is
+    /// surprising, the returned text ends with `(!)`.
     fn decided(
         local: &str,
         choice: ProviderChoice,

@@ -197,7 +197,8 @@ pub enum Mismatch {
     /// length in bytes.
     #[error("{0} bytes are no RoCEv2 datagram")]
     Length(usize),
-    /// The ICRC is wrong, and in IPv4 no identification makes it right.
+    /// The ICRC is wrong. In IPv4, the receiver does not know the identification of the IPv4 header, and no value of it
+    /// makes the ICRC right.
     #[error("the ICRC is wrong")]
     Icrc,
     /// The ICRC is right only if the packet was sent with this IPv4 identification, but the [`IdRule`] does not permit

@@ -130,10 +130,10 @@ impl DataPlane {
     /// the next tick, and begin at the first tick of the replaced set.
     ///
     /// # Errors
-    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, but ticks above the horizon were
-    /// routed, as [`DataPlane::beyond`] says. This error is returned only if the set that applies to the next tick has
-    /// routed at least one packet. Fails with an error of [`DataPlane::stage`] if the new tables would have to begin at
-    /// the next tick, but cannot be staged there.
+    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, but [`DataPlane::beyond`] says that
+    /// packets were routed whose ticks are too high to be remembered. This error is returned only if the set that
+    /// applies to the next tick has routed at least one packet. Fails with an error of [`DataPlane::stage`] if the new
+    /// tables would have to begin at the next tick, but cannot be staged there.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {

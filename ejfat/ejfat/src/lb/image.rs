@@ -261,8 +261,8 @@ impl DataPlane {
 }
 
 /// Returns the sender addresses that a load balancer allows, each with the highest number of a table set that allows
-/// the address. Hardware accepts a packet from the address if this table set or an earlier one applies to the packet,
-/// like [`Sets::allows`].
+/// the address. Hardware accepts a packet from the address if the number of the table set that applies to the packet is
+/// at most this number. [`Sets::allows`] accepts the same packets.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {

@@ -12,10 +12,10 @@
 //! length of this segment. The segment must have at least [`LEAST_STRIDE`] bytes, begin at a multiple of its own
 //! length, and not end at the end of the event.
 //!
-//! The bitmap is used from the time when a new interval does not fit into the full list. The intervals that consist of
-//! whole cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the rest of these
-//! intervals stays in the list. After that, a segment that is adjacent to an interval becomes part of this interval. A
-//! segment that is adjacent to no interval and fills exactly one cell is recorded in the bitmap.
+//! The bitmap is used from the time when a new interval does not fit into the full list. Intervals that begin and
+//! end at borders of cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the
+//! rest of these intervals stays in the list. After that, a segment that is adjacent to an interval becomes part of
+//! this interval. A segment that is adjacent to no interval and fills exactly one cell is recorded in the bitmap.
 
 use std::ops::Range;
 

@@ -105,9 +105,9 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if event < self.base {
-            // This event number is below the `base` with which the counting began, so the event was never counted as
-            // missing. `slide` has not raised `base` since then. If `slide` had raised `base`, this event number would
-            // be more than `BACK` below the window, and the condition above would treat it as a restart.
+            // Only event numbers from the first `base` on are counted as missing, and this event number is lower. The
+            // method `slide`, which raises `base`, was not called since the counting began: after a call of `slide`,
+            // the condition above would treat this event number as a restart.
             return;
         }
         if event - self.base >= SEEN {

@@ -71,7 +71,8 @@ pub(crate) fn rules_to(lb: LbId, members: &[u16]) -> Rules {
     all
 }
 
-/// Returns the rules of [`rules_to`], and one more rule for the IPv4 destination address with the number `host`.
+/// Returns the rules of [`rules_to`], and one more rule for the IPv4 destination address that [`address`]
+/// returns for `host`.
 pub(crate) fn rules_at(lb: LbId, host: u8, members: &[u16]) -> Rules {
     let mut all = rules_to(lb, members);
     all.insert(Rule::Destination { address: address(IpVersion::V4, host), lb }, false).unwrap();
