@@ -43,9 +43,9 @@ use crate::{Error, Session};
 /// memory. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, only the buffer and possibly a registration
-    /// that the device keeps refer to the memory. Memory that was given to [`Buffer::from_memory`] may also be used by
-    /// the program and by other buffers.
+    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, the memory belongs to this buffer alone,
+    /// except that the device may keep a registration of it. Memory that was given to [`Buffer::from_memory`] may also
+    /// be used by the program and by other buffers.
     memory: Memory,
     /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,

@@ -180,8 +180,8 @@ impl Quota {
         self.budget.ledger.charge(Some(&self.owner), bytes).map(Reservation)
     }
 
-    /// Charges the files that the server has open for the process that runs the session's kernels. The files are
-    /// charged to the session's source network and to the server. If the budget does not limit open files, the method
+    /// Charges open files to the session's source network and to the server. These are the files by which the server
+    /// controls the process that runs the session's kernels. If the budget does not limit open files, the method
     /// charges nothing and returns `None`. The budget limits open files only if each allocation is a file.
     ///
     /// # Errors

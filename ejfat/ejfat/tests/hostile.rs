@@ -124,9 +124,8 @@ fn touched_pages_are_bounded() {
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (WorkerModel, u64) {
     let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
-    // Senders that never completed an event may have more than half of all open events, or more than half of the memory
-    // of all open events. In this case, only these senders lose events. The honest sender completes an event first, so
-    // that it does not lose events in this case.
+    // If the senders that never completed an event together have more than half of all open events, or of the memory of
+    // all open events, only these senders lose events. The honest sender therefore completes an event first.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {

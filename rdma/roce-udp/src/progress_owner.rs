@@ -85,9 +85,9 @@ impl ProgressOwnerWord {
         self.update(|role| role != ProgressOwner::Caller, ProgressOwner::Caller).ok()
     }
 
-    /// Makes another waiting thread the progress owner when the wait of a caller that is the progress owner ends. If no
-    /// thread waits, no thread is the progress owner afterwards. Returns true if the progress thread is in the long
-    /// sleep of `EmbeddedDevice::watch`, and must be woken now.
+    /// A caller that is the progress owner calls `pass_on` when its wait ends. Another waiting thread then becomes the
+    /// progress owner. If no thread waits, no thread is the progress owner afterwards. Returns true if the progress
+    /// thread is in the long sleep of `EmbeddedDevice::watch`, and must be woken now.
     pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
         if waiters.hand_over() {
             return false;

@@ -226,10 +226,10 @@ impl Solver {
 
     /// Checks the ICRC of `datagram`, a UDP payload that the source address of `flow` sent to the destination address.
     ///
-    /// `hint` is the likely IPv4 identification, for example the index of the datagram in the super-packet in
-    /// which it was received. If `hint` is the identification, the solver need not compute the
-    /// identification. A wrong `hint` costs time, but does not change the result. An IPv6 packet has no
-    /// identification, so all 32 bits of its ICRC serve to detect errors.
+    /// `hint` is the likely IPv4 identification. A sender numbers the datagrams of a super-packet from 0 in the
+    /// identification, so the index of the datagram in the received super-packet is a good `hint`. If `hint` is the
+    /// identification, the solver need not compute the identification. A wrong `hint` costs time, but does not change
+    /// the result. An IPv6 packet has no identification, so all 32 bits of its ICRC serve to detect errors.
     ///
     /// # Errors
     /// Fails with [`Mismatch::Length`] if the datagram has no room for BTH and ICRC, or is longer than a UDP payload
@@ -279,8 +279,8 @@ impl Solver {
         }
     }
 
-    /// Computes the identification with which the ICRC is right. `delta` is the XOR of the received ICRC and the ICRC
-    /// that was computed with the identification `guess`.
+    /// Computes the IPv4 identification with which the packet must have been sent if its ICRC is right. `delta` is the
+    /// XOR of the received ICRC and the ICRC that was computed with the identification `guess`.
     fn solve(&mut self, delta: u32, covered: usize, guess: u16, rule: IdRule) -> Result<u16, Mismatch> {
         // `covered` is the number of bytes that the ICRC covers from the identification to the end of the packet.
         // `retreat` returns the inverse of x^(8 * covered), so the multiplication divides `delta` by x^(8 * covered).

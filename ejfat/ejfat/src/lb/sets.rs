@@ -232,7 +232,7 @@ impl Sets {
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         // The engine may have counted `more` with a lower horizon than `self.horizon`. The ticks of `more` that are not
         // above `self.horizon` must then be remembered as routed. `remember` must come before `add_beyond`, because
-        // `add_beyond` keeps only two of the ticks in `more` and `self.beyond`: the lowest and the highest.
+        // `add_beyond` stores only the lowest and the highest of all these ticks, and would lose the others.
         if let Some(more) = self.remember(more) {
             self.add_beyond(more);
         } else if let Some(beyond) = &mut self.beyond {

@@ -64,8 +64,8 @@ pub(super) struct EventBuffers {
     memory: u64,
     most_memory: u64,
     page: u64,
-    /// The event buffers that were found last. They are checked before `index`, because the next segment often belongs
-    /// to the same event as a segment that has just arrived.
+    /// The event buffers that the last look-ups returned. A look-up checks them before `index`, because the next
+    /// segment often belongs to the same event as a segment that has just arrived.
     recent: [u32; RECENT],
 }
 

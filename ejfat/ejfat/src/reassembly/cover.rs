@@ -14,8 +14,8 @@
 //!
 //! The bitmap is used from the time when a new interval does not fit into the full list. Intervals that begin and
 //! end at borders of cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the
-//! rest of these intervals stays in the list. After that, a segment that is adjacent to an interval becomes part of
-//! this interval. A segment that is adjacent to no interval and fills exactly one cell is recorded in the bitmap.
+//! rest of these intervals stays in the list. Once the bitmap is used, a segment that fills exactly one cell is
+//! recorded in the bitmap, unless the segment is adjacent to an interval: such a segment becomes part of this interval.
 
 use std::ops::Range;
 

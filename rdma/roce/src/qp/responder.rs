@@ -450,7 +450,8 @@ mod tests {
     #[test]
     fn a_gap_is_told_again_when_the_requester_starts_over() {
         assert_eq!(naks(&[11, 12, 13, 14]), 1);
-        // A small reordering of packets does not count as a retransmission, so the gap causes only one NAK.
+        // The responder sends another NAK only when the requester seems to resend packets. Packets that arrive in a
+        // slightly different order do not look like a retransmission, so there is only one NAK.
         assert_eq!(naks(&[11, 13, 12, 15, 14, 16]), 1);
         // If packet 11 arrives a second time, the requester has resent packets, and the missing packets before packet
         // 11 were lost again.

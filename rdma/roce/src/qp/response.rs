@@ -141,8 +141,8 @@ impl PendingResponses {
         took
     }
 
-    /// Removes all READ responses whose PSNs overlap `from..end`, and adds the response to a repeated READ with the
-    /// PSNs `from..end`.
+    /// Handles a repeated READ with the PSNs `from..end`: removes the queued READ responses whose PSNs overlap
+    /// `from..end`, and then queues `response`, which answers the repeated READ.
     pub(super) fn restart_read(&mut self, from: Psn, end: Psn, response: PendingResponse) {
         self.queue.retain(|queued| match queued {
             PendingResponse::Read { psn, packets, .. } => {
