@@ -2,12 +2,12 @@
 //! the session, to its source network and to the server. Slices of memory are made only while no peer can reach the
 //! memory.
 //!
-//! An [`Allocation`] owns its memory and the registration of this memory. Only a loop service gets the memory itself,
-//! from `Allocation::stream`. An allocation has a record of the access that peers may have to its memory. An allocation
-//! shares the count of unfinished [`Sends`] with its session, so that the allocation can check if the device may still
-//! read the memory. The session counts a send as unfinished before it makes the scatter-gather elements
-//! of the send. Mutable slices are made only while no send is unfinished. This module and `priority` are the only
-//! modules of the crate with `unsafe`.
+//! An [`Allocation`] owns its memory and the registration of this memory. A loop service gets the [`Memory`] from
+//! `Allocation::stream`; other code gets only slices and copies. An allocation has a record of the access that peers
+//! may have to its memory. An allocation shares the count of unfinished [`Sends`] with its session, so that the
+//! allocation can check if the device may still read the memory. The session counts a send as unfinished before it
+//! makes the scatter-gather elements of the send. Mutable slices are made only while no send is unfinished. This module
+//! and `priority` are the only modules of the crate with `unsafe`.
 //!
 //! A NIC needs much time to revoke access rights, or cannot revoke them. `DeviceAttr::revokes` says whether a device
 //! revokes access rights. On a NIC that does not revoke access rights, a host keeps the access with which its regions

@@ -14,7 +14,7 @@
 //!   network would have been served if, since the start of the pool, it had always got as much of the threads' time as
 //!   every other source network with calls. When a source network makes its first call, the time for which it was
 //!   served is set to the schedule's clock. When the source network has no waiting or running call any more, the
-//!   schedule stores the difference between this time and the clock. The schedule stores only the 256 largest
+//!   schedule stores by how much the time for which the source network was served differs from the clock. The schedule stores only the 256 largest
 //!   differences, and deletes them when no call waits or runs.
 //! - When all pool threads are taken, a source network without a running call still gets an extra thread. A running
 //!   call cannot be interrupted to free a thread for it.
@@ -107,9 +107,10 @@ enum Difference {
 /// The maximum number of source networks in [`Absent`]. If one more source network is added, the source network with
 /// the smallest duration in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
-/// The maximum difference between the [`SourceCalls::served`] of a source network and [`Schedule::clock`]. The limit is
-/// needed because the whole running time of a long call is added to [`SourceCalls::served`], even if other source
-/// networks waited only at the end of this call.
+/// A source network counts as served for at most this time more or less than its fair part of the threads' time, which
+/// [`Schedule::clock`] measures. [`SourceCalls::served`] is limited accordingly. The limit is needed because the whole
+/// running time of a long call is added to [`SourceCalls::served`], even if other source networks waited only at the
+/// end of this call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);

@@ -97,11 +97,11 @@ impl DeviceModel {
         }
     }
 
-    /// Runs the progress thread without time limits. If no thread is the progress owner, the progress thread becomes
-    /// the progress owner. If a caller is the progress owner, the progress thread sleeps until it is woken. The
-    /// function returns when the progress thread is the progress owner and the waits of all callers have ended. If a
-    /// caller stops being the progress owner and does not wake the progress thread, the progress thread hangs, and the
-    /// model checker reports a failure.
+    /// Models the progress thread. Its waits have no time-outs in this model. If no thread is the progress owner, the
+    /// progress thread becomes the progress owner. If a caller is the progress owner, the progress thread sleeps until
+    /// it is woken. The function returns when the progress thread is the progress owner and the waits of all callers
+    /// have ended. If a caller stops being the progress owner and does not wake the progress thread, the progress
+    /// thread hangs, and the model checker reports a failure.
     fn progress(&self) {
         loop {
             let seen = self.role.get();

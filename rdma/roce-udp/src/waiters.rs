@@ -141,8 +141,8 @@ impl Waiters {
         }
     }
 
-    /// Forgets the calls of [`Self::interrupt`] that have not ended a wait yet, if their objects are destroyed. `gone`
-    /// returns true for a destroyed object.
+    /// A call of [`Self::interrupt`] that finds no waiter is remembered, and ends the next wait on the same objects.
+    /// This function forgets the remembered calls for destroyed objects. `gone` returns true for a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }

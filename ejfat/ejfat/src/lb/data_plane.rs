@@ -215,7 +215,8 @@ impl DataPlane {
 
     /// Replaces all sets of a load balancer by `tables`, and forgets which ticks of this load balancer were routed.
     /// A reset is needed when senders begin to count ticks from a lower tick again. After a reset, the load balancer
-    /// has no horizon. A reset may split events in flight between workers.
+    /// has no horizon. If segments of an event arrive before and after a reset,
+    /// they can go to different workers.
     pub fn reset(&mut self, tables: Arc<LbTables>) {
         let lb = tables.lb();
         *self.of_mut(lb) = Sets::new(tables);
@@ -419,9 +420,9 @@ impl DataPlane {
     /// sent to the member, and it had no rule in the tables for ticks above the highest routed tick.
     /// [`DataPlane::members`] omits unused members, and [`DataPlane::gone`] includes their packets instead. Tables for
     /// lower ticks may still have a rule for an unused member. If no tables at all have a rule for an unused member,
-    /// its own counters are removed. Only the totals of [`DataPlane::gone`] then include its packets. The caller should
-    /// call this function every few seconds. The function does nothing if it checked the same tables less than a second
-    /// ago. If `now` is earlier than in a previous call, the time of the previous call is used.
+    /// its own counters are removed, and its packets remain only as a part of the sums in [`DataPlane::gone`]. The
+    /// caller should call this function every few seconds. The function does nothing if it checked the same tables less
+    /// than a second ago. If `now` is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {
         let live = self.lbs.iter().flat_map(|of| &of.sets[of.upcoming()..]);
         let all = self.lbs.iter().flat_map(|of| &of.sets);

@@ -298,10 +298,10 @@ impl Builder {
                     places[free] = Some(unplaced);
                     break;
                 }
-                // The address replaces a second address in its row of one part of the table. The loop then looks for a
-                // free row for the second address. If there is none, the second address replaces a third address in
-                // the next part. In the part of its old row, it would only take the old row back, and the two
-                // addresses would remove each other without end.
+                // No row for address A is free. Address A therefore takes a row in one part of the table from address
+                // B, which is in this row now. The loop then looks for a free row for address B. If there is none,
+                // address B takes a row in the next part of the table from address C, and so on. If address B took its
+                // row from address A again, the two addresses would remove each other without end.
                 turn += 1;
                 if turn > 64 * WAYS {
                     return Err(ImageError::Address(all[first].1));

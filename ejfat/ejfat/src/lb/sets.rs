@@ -87,9 +87,9 @@ impl Set {
 /// The packets that a load balancer routed although their ticks were above its horizon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeyondHorizon {
-    /// The number of packets whose ticks were above the horizon when the packets were routed. When the horizon rises
-    /// but stays below `highest`, the number does not decrease, because the load balancer does not know how many of
-    /// these packets have ticks that are still above the horizon.
+    /// The number of packets whose ticks were above the horizon when the packets were routed. When the horizon rises,
+    /// some of these ticks may no longer be above it. The load balancer does not know how many, so `packets` does not
+    /// decrease while `highest` is above the horizon.
     pub packets: u64,
     /// The lowest stored tick above the horizon. A load balancer stores only two of the ticks that it routed above its
     /// horizon: the lowest one in `lowest`, and the highest one in `highest`. When the horizon rises to `lowest` or
@@ -163,8 +163,8 @@ impl Sets {
     /// with [`StageError::Routed`] if `from` or a higher tick is remembered as routed. Fails with [`StageError::Taken`]
     /// if `from` is 0 or the first tick of any set. Fails with [`StageError::Full`] if there is no room for another
     /// set. If `past_first` is true and a tick is remembered as routed, `from` may also be the first tick of the first
-    /// set. All remembered ticks are below `from` in this case, and the first set then applies only to the ticks below
-    /// `from`.
+    /// set. In this case, all remembered ticks are below `from`. The new set applies from `from` on, and the first set
+    /// keeps the lower ticks, to which it applied as well.
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -230,9 +230,10 @@ impl Sets {
 
     /// Adds `more`, the packets above the horizon that an engine counted, to the field `beyond`.
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
-        // The engine may have counted `more` with a lower horizon than `self.horizon`. The ticks of `more` that are not
-        // above `self.horizon` must then be remembered as routed. `remember` must come before `add_beyond`, because
-        // `add_beyond` stores only the lowest and the highest of all these ticks, and would lose the others.
+        // The engine may have counted `more` with a lower horizon than `self.horizon`. The lowest and the
+        // highest tick of `more` must be remembered as routed if they are not above `self.horizon`. `remember` does
+        // this, and must come first: `add_beyond` joins `more` with `self.beyond`, and keeps only the lowest and the
+        // highest tick of both.
         if let Some(more) = self.remember(more) {
             self.add_beyond(more);
         } else if let Some(beyond) = &mut self.beyond {

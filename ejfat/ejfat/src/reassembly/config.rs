@@ -41,12 +41,12 @@ pub struct Config {
     pub limits_by: LimitsBy,
     /// The length of the longest accepted event in bytes, at most `memory`.
     pub max_event: u32,
-    /// The maximum total size in bytes of all pages into which segments are copied. The reassembler does not record
-    /// which pages have bytes already. It adds up the pages of all segments, so a page with bytes of two segments is
-    /// counted twice. An event counts for at most the size of all its pages. If this memory is full, the sender with
-    /// the most memory loses its largest open event. The segment is dropped instead if it belongs to this event, or if
-    /// evicting this event would free too little memory. If senders that never completed an event have more than half
-    /// of the memory of all open events, only these senders can lose an event.
+    /// The maximum total size in bytes of all pages into which segments are copied. The reassembler adds
+    /// up the pages of all segments. It does not know which pages an earlier segment has used, so a page with bytes of
+    /// two segments is counted twice. An event counts for at most the size of all its pages. If this memory is full,
+    /// the sender with the most memory loses its largest open event. The segment is dropped instead if it belongs to
+    /// this event, or if evicting this event would free too little memory. If senders that never completed an event
+    /// have more than half of the memory of all open events, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,

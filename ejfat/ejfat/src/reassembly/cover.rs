@@ -121,9 +121,9 @@ impl Cover {
         Ok(())
     }
 
-    /// Returns the bit in the event's bitmap that stands for exactly `bytes`. The caller has checked that `bytes` are
-    /// outside all intervals. Returns `None` if the event has no bitmap yet, or if no bit stands for exactly `bytes`.
-    /// Returns an error if the bitmap shows that some of `bytes` have arrived already.
+    /// Returns the bit in the event's bitmap that stands for exactly `bytes`. The caller has checked that no interval
+    /// in the list overlaps `bytes`. Returns `None` if the event has no bitmap yet, or if no bit stands for exactly
+    /// `bytes`. Returns an error if the bitmap shows that some of `bytes` have arrived already.
     #[inline]
     fn check_cells(
         &mut self,

@@ -205,7 +205,7 @@ impl Serving {
             (Calling::Pooled(_), _) => session.function,
             // If `session.calling` is `Calling::No`, no call waits or runs. Until the response to the last call is
             // acknowledged, `session.function` is the function of this call. If an error ends the session before the
-            // acknowledgement, the host may not have the result, so the call is counted. If the host disconnects
+            // acknowledgement, the host may not have the result, so the call counts as cut off. If the host disconnects
             // without an error (`end` is `None`), the server assumes that the host has received the response, and the
             // call is not counted.
             (Calling::No, Some(_)) => session.function,

@@ -222,7 +222,8 @@ impl SendBatch {
         self.copied.used = 0;
     }
 
-    /// Makes every unsent segment a message of its own, and stops the grouping of later segments.
+    /// Splits all unsent super-packets, so that each of their segments is sent as a single datagram. Later segments are
+    /// not grouped into super-packets either.
     ///
     /// The IPv4 identification of every unsent segment becomes 0, because each segment is sent as a single datagram.
     /// The ICRC covers the identification. The function therefore calls `renumber`, which must correct the ICRC, for
