@@ -41,8 +41,7 @@ impl Clock {
     }
 
     /// Makes the next call of [`look`](Self::look) read the exact time. Callers use this method after a wait that a
-    /// timer may have ended. The coarse time is not always up to date then, because it does not advance during every
-    /// wait.
+    /// timer may have ended. The coarse time may not have advanced during the wait.
     pub(crate) fn refresh(&mut self) {
         self.coarse = None;
     }

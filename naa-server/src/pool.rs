@@ -493,7 +493,7 @@ impl Shared {
         }
     }
 
-    /// Records the end of a call that ran for `time`. Returns true if [`Pool::next_done`] can return this end. Returns
+    /// Records the end of a call that ran for `time`. Returns true if [`Pool::next_done`] will return `done`. Returns
     /// false if the call was in quarantine, because nobody waits for the end of such a call.
     fn finish(&self, done: EndedCall, peer: SourceNetwork, kind: Kind, time: Duration) -> bool {
         let mut state = self.lock();

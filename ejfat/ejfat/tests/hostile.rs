@@ -125,7 +125,8 @@ fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every
     let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
     // If the senders that never completed an event together have more than half of all open events, or of the memory of
-    // all open events, only these senders lose events. The honest sender therefore completes an event first.
+    // all open events, only these senders lose events. To be none of these senders, the honest sender completes an
+    // event before the hostile datagrams begin.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {

@@ -166,8 +166,8 @@ fn image(rules: &Rules) -> Result<Image, ImageError> {
 
 #[test]
 fn the_highest_tick_of_the_last_load_balancer_is_behind_no_range() {
-    // The unused entries of `ImageTable::Begins` contain the highest tick of the last load balancer. A search for this
-    // tick must nevertheless find the range that contains the tick.
+    // The unused entries of `ImageTable::Begins` are filled with the last load balancer and the tick 2^64 - 1. A search
+    // for this load balancer and this tick must nevertheless find the range that contains the tick.
     let of = lb(LbId::P4_COUNT as u8 - 1);
     let (to, from) = (address(V4, 50), address(V4, 1));
     let mut all = rules(one_epoch(of, 1, &[7]));

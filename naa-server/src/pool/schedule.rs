@@ -110,7 +110,7 @@ const MOST_ABSENT: usize = 256;
 /// A source network counts as served for at most this time more or less than its fair part of the threads' time, which
 /// [`Schedule::clock`] measures. [`SourceCalls::served`] is limited accordingly. The limit is needed because the whole
 /// running time of a long call is added to [`SourceCalls::served`], even if other source networks waited only at the
-/// end of this call.
+/// end of this call. Without the limit, the source network of such a call would then wait too long for its next call.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);

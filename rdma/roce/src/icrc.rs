@@ -183,7 +183,7 @@ pub enum IdRule {
     Any,
 }
 
-/// The result for a packet whose ICRC is right.
+/// What the solver found out about a packet whose ICRC is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
     /// The identification with which the ICRC is right; `None` for IPv6.

@@ -16,7 +16,7 @@ use crate::sys::{self, Waker};
 
 /// The maximum number of completions that a wait takes from the device at once.
 const BATCH: usize = 16;
-/// The maximum number of completions of a poll that takes all completions of a queue. No queue has that many
+/// The limit that is passed to a poll so that the poll takes all completions of a queue. No queue has that many
 /// completions.
 const ALL: usize = usize::MAX;
 

@@ -258,8 +258,9 @@ impl Sets {
         self.beyond = self.beyond.and_then(|beyond| self.remember(beyond));
     }
 
-    /// Remembers those ticks of `beyond` as routed that are not above the horizon. Returns `beyond` with only the ticks
-    /// that are above the horizon, or `None` if no tick of `beyond` is above the horizon.
+    /// The ticks of `beyond` were above the horizon when they were routed, but the horizon may have risen. Remembers
+    /// the ticks that are not above the horizon now as routed. Returns `beyond` with only the ticks that are still
+    /// above the horizon, or `None` if there are none.
     fn remember(&mut self, beyond: BeyondHorizon) -> Option<BeyondHorizon> {
         if beyond.lowest > self.horizon {
             return Some(beyond);

@@ -57,7 +57,7 @@ pub struct Config {
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
-    /// The kind of the event numbers, which decides whether missing events are counted.
+    /// Says whether a gap in the event numbers means that events are missing. Only then are missing events counted.
     pub numbering: Numbering,
     /// The accepted versions of RE headers.
     pub versions: Versions,

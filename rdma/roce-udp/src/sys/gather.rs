@@ -55,9 +55,9 @@ pub(crate) fn build(
     true
 }
 
-/// The maximum length of a piece in bytes. If the ICRC of bytes is not computed by folding (see [`fold`]), the bytes
-/// are copied piece by piece, and the ICRC is computed from the copies. The maximum length is the largest path MTU, so
-/// one piece is enough for the payload of any packet.
+/// The maximum number of bytes that are copied at once. If the ICRC of bytes is not computed by folding (see [`fold`]),
+/// the bytes are copied piece by piece, and the ICRC is computed from the copies. The maximum length is the largest
+/// path MTU, so one piece is enough for the payload of any packet.
 const PIECE: usize = 4096;
 /// The minimum number of payload bytes for which the ICRC is computed without a copy, by folding. A payload with fewer
 /// bytes has at most one whole block. If there is only one block, [`fold`] only copies this block and saves no work.

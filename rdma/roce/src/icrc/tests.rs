@@ -113,8 +113,9 @@ fn single_bit_errors_are_detected() {
 /// A packet is never accepted if exactly one of the bits behind its IPv4 identification is wrong. A receiver does not
 /// see the IPv4 header, in which the IPv4 identification may have any value. The receiver therefore computes two words
 /// of this header from the ICRC: the identification, and the fragment word (the IPv4 flags and the fragment offset).
-/// The computed words are the values with which the ICRC is right. The rule `Any` accepts each computed identification,
-/// but only one computed fragment word, which is that of an unfragmented packet with a set DF bit. The test checks that
+/// The computed words are the values with which the ICRC is right. With the rule `Any`, the receiver accepts the packet
+/// only if the computed fragment word is that of an unfragmented packet with a set DF bit. The computed identification
+/// may have any value. The test checks that
 /// each single wrong bit changes the computed fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {

@@ -91,7 +91,7 @@ pub struct Req {
     pub transport: u8,
     /// True if the sender wants end-to-end flow control, which this stack does not use.
     pub flow_control: bool,
-    /// The first PSN that the sender expects to receive.
+    /// The PSN of the first request packet that the sender of this message will accept from its peer.
     pub starting_psn: Psn,
     /// The exponent n, 5 bits: the sender responds to a message within 4.096 us * 2^n.
     pub local_cm_timeout: u8,
@@ -177,7 +177,7 @@ pub struct Rep {
     pub q_key: u32,
     /// The number of the queue pair of the REP's sender, 24 bits.
     pub qpn: u32,
-    /// The first PSN that the sender expects to receive.
+    /// The PSN of the first request packet that the sender of this message will accept from its peer.
     pub starting_psn: Psn,
     /// The maximum number of READs that the receiver of the REP may have outstanding at its sender.
     pub responder_resources: u8,
