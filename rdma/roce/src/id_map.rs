@@ -29,3 +29,19 @@ impl Hasher for IdHasher {
         self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, hash::BuildHasher as _};
+
+    use super::*;
+
+    /// `HashMap` uses the seven highest bits of a hash to tell keys apart, and the lowest ones as the place.
+    #[test]
+    fn ids_that_follow_each_other_have_different_hashes_at_both_ends() {
+        let hashes = (0..64_u32).map(|id| IdHash::default().hash_one(id));
+        let (high, low): (BTreeSet<_>, BTreeSet<_>) = hashes.map(|hash| (hash >> 57, hash & 63)).unzip();
+        assert_eq!(low.len(), 64);
+        assert!(high.len() > 32, "{}", high.len());
+    }
+}

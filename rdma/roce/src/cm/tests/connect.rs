@@ -61,6 +61,19 @@ fn source_ports_are_in_the_upper_half() {
 }
 
 #[test]
+fn the_number_of_connections_is_limited() {
+    let mut net = Net::with(1, |config| config.max_connections = 2);
+    let param = ConnParam::default();
+    let first = net.connect(0x11, &param);
+    net.connect(0x12, &param);
+    let args = net.args(0, 0x13, &param);
+    let error = net.hosts[0].cm.connect(net.now, args, &mut net.random).unwrap_err().to_string();
+    assert!(error.contains("connections") && error.contains("destroy some"), "{error}");
+    net.hosts[0].cm.destroy(net.now, first).unwrap();
+    net.connect(0x13, &param);
+}
+
+#[test]
 fn loss_and_duplication_never_make_a_second_event() {
     for seed in 0..400 {
         let mut net = Net::new(seed);
