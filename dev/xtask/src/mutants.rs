@@ -89,8 +89,11 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         let left: Vec<_> = drawn.iter().filter(|mutant| own.missed.contains(&mutant.name)).cloned().collect();
         try_out(&program, options, &left, &["--profile", "release", "--test-package", "sim"])?
     };
-    let viable = own.caught.len() + own.missed.len();
-    let found = viable - simulated.missed.len();
+    let missed: Vec<_> = drawn.iter().filter(|mutant| simulated.missed.contains(&mutant.name)).collect();
+    let equivalent =
+        missed.iter().filter(|mutant| is_equivalent(explained.reason(&mutant.stable_name()))).count();
+    let viable = own.caught.len() + own.missed.len() - equivalent;
+    let found = viable - (missed.len() - equivalent);
     let percent = |part: usize| format!("{:.1} %", 100.0 * part as f64 / viable as f64);
     table::print(&[
         ["crate", "mutants", "by own tests", "with the simulation", "seconds"].map(str::to_owned),
@@ -105,7 +108,8 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let mut is_good =
         100 * own.caught.len() >= LEAST_BY_OWN * viable && 100 * found >= LEAST_BY_BOTH * viable;
     println!("the least: {LEAST_BY_OWN} % by own tests, {LEAST_BY_BOTH} % with the simulation");
-    for mutant in drawn.iter().filter(|mutant| simulated.missed.contains(&mutant.name)) {
+    println!("not counted, because the program does the same with them: {equivalent}");
+    for mutant in missed {
         if let Some(reason) = explained.reason(&mutant.stable_name()) {
             println!("{}\n    survived: {reason}", mutant.name);
         } else {
@@ -114,6 +118,12 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         }
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns true if `reason`, of `dev/mutants.txt`, says that the program does the same with the mutant. No test can
+/// find such a mutant, so it is not counted.
+fn is_equivalent(reason: Option<&str>) -> bool {
+    reason.is_some_and(|reason| reason.starts_with("equivalent"))
 }
 
 fn list(program: &Path, options: &Args) -> Result<Vec<Mutant>> {
@@ -139,8 +149,9 @@ fn mutants(program: &Path, options: &Args) -> Command {
     command
 }
 
-/// Returns a diff that adds the lines of the mutants in `wanted`, for `--in-diff`. With this diff, cargo-mutants tries only
-/// mutants in these lines. `--re` alone is not enough: cargo-mutants 27.1.0 does not apply it to mutants that delete a field.
+/// Returns a diff that adds the lines of the mutants in `wanted`, for `--in-diff`. With this diff, cargo-mutants tries
+/// only mutants in these lines. `--re` alone is not enough: cargo-mutants 27.1.0 does not apply it to mutants that
+/// delete a field.
 fn diff_of(wanted: &[Mutant]) -> Result<String> {
     let lines: BTreeSet<_> =
         wanted.iter().map(|mutant| Ok((&mutant.file, mutant.line()?))).collect::<Result<_>>()?;
@@ -162,9 +173,9 @@ fn diff_of(wanted: &[Mutant]) -> Result<String> {
     Ok(diff)
 }
 
-/// The names of the drawn mutants that cargo-mutants tried. Mutants that do not compile are in neither field. If several
-/// mutants have the same name, the name is in `missed` if the tests missed at least one of these mutants, and else in
-/// `caught`.
+/// The names of the drawn mutants that cargo-mutants tried. Mutants that do not compile are in neither field. If
+/// several mutants have the same name, the name is in `missed` if the tests missed at least one of these mutants, and
+/// else in `caught`.
 #[derive(Debug, Default)]
 struct Tried {
     caught: BTreeSet<String>,
@@ -208,8 +219,8 @@ fn try_out(program: &Path, options: &Args, wanted: &[Mutant], more: &[&str]) -> 
     Ok(Tried { caught, missed })
 }
 
-/// Returns a regular expression that matches `text` only. Characters without a special meaning must not be escaped: `\<`
-/// and `\>` do not match `<` and `>`, but the beginning and the end of a word.
+/// Returns a regular expression that matches `text` only. Characters without a special meaning must not be escaped:
+/// `\<` and `\>` do not match `<` and `>`, but the beginning and the end of a word.
 fn escaped(text: &str) -> String {
     let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
     text.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
