@@ -59,7 +59,7 @@ pub enum Response {
         packets: u32,
         /// The message sequence number: the number of messages that were executed, modulo 2^24.
         msn: u32,
-        /// The place of the bytes to be read; `None` for a READ of no bytes.
+        /// The location of the first byte to be read; `None` for a READ of no bytes.
         source: Option<MemoryLocation>,
         /// The number of bytes to be read.
         length: u32,
@@ -68,7 +68,7 @@ pub enum Response {
     },
 }
 
-/// The place to which the payload of a request goes.
+/// The location to which the payload of a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadLocation {
     /// The payload goes to a memory region of the application.
@@ -95,15 +95,15 @@ pub enum Receive {
 pub struct Decision {
     /// The response that the packet causes; `None` if the packet causes no response.
     pub response: Option<Response>,
-    /// The place to which the payload goes; `None` if the packet has no payload to place.
+    /// The location to which the packet's payload goes; `None` if no payload is stored.
     pub placed: Option<PayloadLocation>,
     /// The effect on a posted receive; `None` if the packet completes no receive.
     pub receive: Option<Receive>,
     /// True if the packet ends the connection with an error.
     pub failed: bool,
-    /// The number of waiting READ responses that the packet dropped. Only a repeated READ request drops READ responses:
-    /// the waiting responses whose PSNs overlap the PSNs of the repeated READ. A dropped response is not counted if it
-    /// was itself the response to a repeated READ request.
+    /// The number of waiting READ responses that the responder dropped because of the packet. The responder drops READ
+    /// responses only if a READ request is repeated: it drops the waiting responses whose PSNs overlap the PSNs of the
+    /// repeated READ. A dropped response is not counted if it was itself the response to a repeated READ request.
     pub reads_dropped: usize,
 }
 
@@ -144,8 +144,8 @@ impl RegionWriter for LastWrite {
 #[derive(Debug)]
 pub struct Model {
     shared: DeviceTables,
-    /// The memory region of the buffers of all posted receives. Only the payload of SENDs can go to this region,
-    /// because its access rights permit no WRITE or READ of a peer.
+    /// The memory region in which the buffers of all posted receives lie. Only the payload of SENDs can go to this
+    /// region, because its access rights permit no WRITE or READ of a peer.
     receives: MrRef,
     qps: BTreeMap<u32, ModelQp>,
 }
@@ -290,6 +290,11 @@ mod tests {
     use super::*;
     use crate::entropy::tests::Counting;
     use crate::wire::{Bth, Reth};
+
+    #[test]
+    fn responders_of_a_model_send_the_default_rnr_timer() {
+        assert_eq!(Model::new(4, &mut Counting(0)).unwrap().rnr_timer(), Config::default().rnr_timer);
+    }
 
     #[test]
     fn a_read_that_is_requested_again_drops_its_unanswered_reply() {
