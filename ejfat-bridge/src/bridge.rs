@@ -77,10 +77,12 @@ pub struct Bridge {
     /// The worker and ring geometry of an accepted subscription for which the server loop has not called
     /// [`LoopService::begin`](naa_server::loop_service::LoopService::begin) yet.
     accepted: Option<(WorkerId, Geometry)>,
-    /// Local workers to which events were announced, with one entry for each event. [`Bridge::act`] removes the entries
-    /// one by one. For each removed entry, it tells the dispatcher that the worker has acknowledged one event.
+    /// The ids of local workers, with one entry for each event that was just announced to a local worker.
+    /// [`Bridge::act`] removes the entries one by one. For each removed entry, it tells the dispatcher that the worker
+    /// has acknowledged one event.
     announced: Vec<WorkerId>,
-    /// The event that the last action copied from spill memory into a ring or staging ring.
+    /// The event that the last [`DispatchAction::Move`] copied from spill memory into a ring or staging ring. The next
+    /// [`DispatchAction::Deliver`] sets this field to `None`.
     moved: Option<EventBufferId>,
     closing: Vec<(StreamId, String)>,
     queries: Arc<QueryQueue>,
@@ -95,7 +97,7 @@ pub struct Bridge {
     /// The number of unreleased events of workers that were removed while the bridge was ending. These events do not
     /// count as lost.
     left: u64,
-    /// The start of the last turn in which the bridge read all sockets until the sockets were empty.
+    /// The start time of the last turn in which the bridge read all sockets until they were empty.
     dry: Time,
     /// The indexes of the ports whose sockets may have a datagram to read.
     ready: Vec<usize>,
@@ -105,7 +107,7 @@ pub struct Bridge {
     active: Instant,
     next_tick: Instant,
     next_snapshot: Instant,
-    /// The counters of the ports as they were last reported.
+    /// The counters of the ports, which are a part of each snapshot. They are read less often than snapshots are made.
     ports: Arc<[PortCounters]>,
     next_ports: Time,
 }
@@ -454,8 +456,9 @@ impl Bridge {
         }
     }
 
-    /// Passes credit words to the dispatcher: the credit words of all workers if `of_all` is true, otherwise only those
-    /// of workers that have written credits since the last read. Returns true if there were new credits.
+    /// Passes credit words to the dispatcher. If `of_all` is true, these are the credit words of all workers.
+    /// Otherwise, they are only those of workers that have written credits since the last read. Returns true if there
+    /// were new credits.
     fn credit(&mut self, of_all: bool) -> bool {
         let mut something = false;
         for at in 0..self.rings.len() {
@@ -494,8 +497,8 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // If a worker is removed while the bridge is ending, its unreleased events do not count as lost, because
-            // the worker may still read these events in its ring. `left` counts these events.
+            // A worker that is removed while the bridge is ending can still read its unreleased events in its ring.
+            // These events therefore do not count as lost. `left` counts them.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }
         // The actions of the dispatcher read the worker's ring, so the actions are executed before the ring is dropped.

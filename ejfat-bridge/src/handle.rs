@@ -52,15 +52,15 @@ pub struct Snapshot {
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
-    /// The number of bytes of the reassembler's memory that events in reassembly and waiting events use.
+    /// The number of bytes of the reassembler's memory that are in use by open events and by complete events.
     pub memory: u64,
-    /// The number of datagrams that the Linux kernel dropped at the ports.
+    /// The number of datagrams that the Linux kernel dropped at the UDP ports of the bridge.
     pub kernel_drops: u64,
     /// The counters of each port at which datagrams arrived. The bridge updates this list about once a second. Until
     /// the bridge ends, each snapshot reads the counts of dropped datagrams for at most 256 ports. If more ports are
     /// bound, some of these counts are therefore older than the other counters.
     pub ports: Arc<[PortCounters]>,
-    /// The part of all rings' slots that is in use, 0 to 1.
+    /// The number of ring slots in use, divided by the number of slots of all rings; 1 if there is no worker.
     pub fill: f64,
     /// The number of subscriptions that were refused.
     pub refused: u64,
@@ -109,8 +109,8 @@ impl QueryQueue {
             query
         };
         if let Some(Query { tick, answer }) = query {
-            // Usually fewer than 100 events have the same tick. The limit of 100 traces matters only if a sender sends
-            // the same tick all the time.
+            // The answer has at most 100 event traces. Usually fewer events have the same tick, so this limit matters
+            // only if a sender sends the same tick all the time.
             let _ = answer.send(find(tick).take(100).copied().collect());
         }
     }

@@ -59,7 +59,7 @@ pub enum Error {
     /// An operation of the operating system failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// The operation that failed, as the end of a sentence that begins with "cannot".
+        /// The operation that failed, in the words that follow "cannot" in the error message.
         what: String,
         /// The error of the operating system.
         source: std::io::Error,

@@ -5,8 +5,8 @@ use ejfat::{
     reassembly::Reassembler,
 };
 
-/// The fill levels of a bridge, and its totals since its start. A load has the fields of the state that an EJFAT worker
-/// sends to a control plane (`SendState`).
+/// The fill levels of a bridge, its number of workers, and its totals of events and datagrams since its start. A load
+/// has the fields of the state that an EJFAT worker sends to a control plane (`SendState`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// The fill level, 0 to 1: the largest of [`rings`](Self::rings), [`memory`](Self::memory) and
@@ -16,8 +16,8 @@ pub struct Load {
     pub rings: f64,
     /// The part of the reassembler's memory that events in reassembly and waiting events use, 0 to 1.
     pub memory: f64,
-    /// The number of complete events that wait for room, divided by the maximum number of events that may wait, 0 to 1;
-    /// 0 if no event may wait.
+    /// The number of complete events that wait for room, divided by the maximum number of such events, 0 to 1; 0 if the
+    /// maximum is 0.
     pub waiting: f64,
     /// The number of subscribed workers.
     pub workers: u32,
@@ -26,8 +26,8 @@ pub struct Load {
     pub events: u64,
     /// The number of events that became complete (`totalEventsReassembled`).
     pub reassembled: u64,
-    /// The number of events that were lost before they were complete, because they timed out, were evicted, or were
-    /// longer than the bridge accepts (`totalEventsReassemblyErr`).
+    /// The number of events that were lost before they were complete (`totalEventsReassemblyErr`): the reassembler gave
+    /// them up, or they were longer than the bridge accepts.
     pub reassembly_errors: u64,
     /// The number of events that workers released (`totalEventsDequeued`).
     pub dequeued: u64,

@@ -95,8 +95,8 @@ impl SharedRing {
         }
     }
 
-    /// Returns true if the worker's subscription is over, because the worker's socket is closed or has data. A
-    /// subscribed worker never sends data.
+    /// Returns true if the worker's subscription is over: the worker has closed its socket, or has sent data. A worker
+    /// that keeps to the protocol sends no data after it has subscribed.
     pub(crate) fn is_over(&self) -> bool {
         let mut byte = [0; 1];
         !matches!(recv(&self.socket, &mut byte, RecvFlags::DONTWAIT), Err(Errno::AGAIN | Errno::INTR))
@@ -143,7 +143,7 @@ pub(crate) struct Listener {
     /// user has many connections that send nothing, these connections do not keep other users out.
     admission: Admission<u64, u32>,
     arrived: u64,
-    /// The number of messages that were no valid subscription.
+    /// The number of messages that were refused, because they were not valid subscriptions.
     pub(crate) refused: u64,
     /// True if the listening socket was removed from the set of file descriptors that wake the server loop.
     ignored: bool,
@@ -216,8 +216,8 @@ impl Listener {
                     break;
                 }
             };
-            // If `add` fails, the new connection does not wake the server loop. The error is ignored, because each
-            // call of `next` reads all connections that have not subscribed yet.
+            // If `add` fails, the new connection does not wake the server loop. The error is ignored, because
+            // `Bridge::tick` calls `next` periodically, and `next` reads all connections that have not subscribed yet.
             let _ = wake_set.add(socket.as_fd());
             // If too many connections have not subscribed yet, `admit` returns the socket of the connection that must
             // be ended. The socket that `admit` returns is read once more, because a subscription may have arrived
@@ -289,7 +289,8 @@ impl Listener {
     }
 }
 
-/// Sends a refusal. Errors are ignored, because the other end may have closed the connection already.
+/// Sends the refusal of a subscription to the other end of `socket`. Errors are ignored, because the other end may have
+/// closed the connection already.
 pub(crate) fn refuse(socket: &OwnedFd, refusal: SubscribeRefusal) {
     let _ = send_answer(socket.as_fd(), &Err(refusal), &[]);
 }

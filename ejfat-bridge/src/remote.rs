@@ -18,11 +18,11 @@ pub(crate) const ELEMENTS: usize = naa_server::sizes::STREAM_ELEMENTS as usize;
 /// The maximum number of queued WRITEs and announcements of events that one call of
 /// [`StreamingSession::post`] posts.
 const TOGETHER: usize = 16;
-/// The maximum number of bytes of a WRITE. An event of more than `LONGEST` bytes is written by several WRITEs, so that
-/// the acknowledgements of these WRITEs show that the worker is alive.
+/// The maximum number of bytes that one WRITE writes to a worker's ring. A longer event is written by several WRITEs.
+/// The acknowledgements of these WRITEs then show during the transfer that the worker is alive.
 const LONGEST: u32 = 1 << 20;
-/// If more than this number of WRITEs and announcements of events are queued for a worker, the worker gets no
-/// new events until at most half of this number are queued.
+/// The maximum number of queued WRITEs and announcements with which a worker still gets new events. If more of them are
+/// queued, the worker gets no new events. It gets new events again when at most half of this number are queued.
 const BEHIND: usize = 4096;
 
 /// A WRITE to one contiguous range of the worker's ring.

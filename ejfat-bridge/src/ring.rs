@@ -1,4 +1,4 @@
-//! The ring of a local or remote worker.
+//! The bridge's side of the event ring of a local or remote worker.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const MANY: usize = 4096;
 /// is true, [`Credits::look`] reads the credit words even if less than `REST` has passed since the last read.
 const REST: Duration = Duration::from_millis(1);
 
-/// The credits of a ring, which the worker writes.
+/// The credit words of a ring, and the count of the credits. The worker writes both, and the bridge reads both.
 #[derive(Debug)]
 pub(crate) struct Credits {
     memory: Memory,

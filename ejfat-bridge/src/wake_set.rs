@@ -11,7 +11,8 @@ use rustix::event::{Timespec, epoll};
 use crate::local::Listener;
 
 /// Two epoll sets of file descriptors. The set `workers` has the sockets of local workers and the socket to which local
-/// workers connect. The set `all` has the file descriptor of the set `workers` and the file descriptor of the ports.
+/// workers connect. The set `all` has the file descriptor of the set `workers` and the file descriptor of the UDP ports
+/// at which segments arrive.
 #[derive(Debug)]
 pub(crate) struct WakeSet {
     all: OwnedFd,
@@ -48,10 +49,10 @@ impl WakeSet {
         let _ = epoll::delete(&self.workers, socket);
     }
 
-    /// Removes the ports from the set `all`, so that segments no longer wake the server loop.
+    /// Removes the UDP ports from the set `all`, so that segments no longer wake the server loop.
     pub(crate) fn remove_ports(&self, ports: &Ports) {
-        // An error means that the file descriptor of the ports is not in the set. The error is ignored, because the
-        // ports then do not wake the server loop.
+        // An error means that the file descriptor of the ports is not in the set. The error is ignored, because ports
+        // that are not in the set do not wake the server loop.
         let _ = epoll::delete(&self.all, ports.descriptor());
     }
 
@@ -59,7 +60,7 @@ impl WakeSet {
         self.all.as_fd()
     }
 
-    /// Returns true if a local worker's socket, or the socket to which local workers connect, is readable.
+    /// Returns true if a socket in the set `workers` is readable.
     pub(crate) fn of_workers(&self) -> bool {
         let mut events = Vec::with_capacity(1);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -24,9 +24,9 @@
 //!
 //! An AAR may contain unknown flag bits, regions of 0 bytes, parameters that are neither input nor output, and internal
 //! regions before parameters. An internal region may have any host address and RKey, because the accelerator never
-//! writes an internal region to the host. The session accepts a requested accelerator address if the region then ends
-//! inside the 56-bit address space. The requested addresses of two regions may be equal, because the accelerator need
-//! not place a region at its requested address.
+//! writes an internal region to the host. The session accepts a requested accelerator address if a region at this
+//! address ends inside the 56-bit address space. The requested addresses of two regions may be equal, because the
+//! accelerator need not place a region at its requested address.
 
 mod arranged;
 mod limits;
@@ -102,7 +102,7 @@ pub enum LocalError {
     /// The session is not in the state that the method needs.
     #[error("the session is {state}, it must be {needed} for this")]
     State {
-        /// The name of the session's state.
+        /// The name of the state that the session had when the method was called.
         state: &'static str,
         /// The name of the state that the method needs.
         needed: &'static str,
@@ -115,9 +115,9 @@ pub enum LocalError {
         /// The number of requested regions that are not internal.
         params: usize,
     },
-    /// The caller of [`AcceleratorSession::respond`] gave wrong parts, or too many status bytes. Either a part does not
-    /// lie inside its parameter, or there are more parts than parameters, or the first output cannot contain the status
-    /// bytes.
+    /// The caller of [`AcceleratorSession::respond`] gave arguments that do not fit the parameters of the session.
+    /// Either a part does not lie inside its parameter, or there are more parts than parameters, or the first output
+    /// cannot contain the status bytes.
     #[error(transparent)]
     Part(#[from] PartError),
 }

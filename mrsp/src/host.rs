@@ -97,7 +97,7 @@ pub enum CallError {
     /// The called method is not allowed in the session's state.
     #[error("the session is {state}, it must be {needed} for this")]
     State {
-        /// The name of the session's state.
+        /// The name of the state that the session had when the method was called.
         state: &'static str,
         /// Describes a state in which the called method is allowed, for the text of the error.
         needed: &'static str,
@@ -186,7 +186,7 @@ impl HostSession {
     /// have computed `placed` from the same parameters in the same order. The accelerator must accept layout blocks.
     /// The accelerator writes each output to the address in `params`, with the RKey in `params`. If
     /// [`Placed::is_staged`] returns true for an output, the host copies this output out of its staging region. The
-    /// address of the output in `params` must then lie in the staging region.
+    /// address of such an output in `params` must lie in the staging region.
     ///
     /// # Errors
     /// Returns an error if `params` is empty, or if there are more regions than `config` allows. Returns an error if a
@@ -287,8 +287,8 @@ impl HostSession {
     /// element are sent whole.
     ///
     /// # Errors
-    /// Returns an error if the session is not ready, if a part is not inside its parameter, or if `parts` has more
-    /// elements than the session has parameters. After an error, the session is unchanged.
+    /// Returns an error if the session is not ready. Returns an error if a part is not inside its parameter, or if
+    /// `parts` has more elements than the session has parameters. After an error, the session is unchanged.
     pub fn begin_call(
         &mut self,
         function: FunctionCode,

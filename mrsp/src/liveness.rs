@@ -52,8 +52,8 @@ pub struct Liveness<T = Instant> {
 #[derive(Clone, Copy, Debug)]
 enum Expected<T> {
     Nothing,
-    /// A work request is unacknowledged, but its acknowledgement has no deadline. The transport reports a peer that
-    /// never acknowledges.
+    /// A work request is unacknowledged, but its acknowledgement has no deadline. If the peer never acknowledges the
+    /// work request, the transport reports this.
     Sometime,
     By(T),
 }
@@ -62,9 +62,9 @@ impl<T: Time> Liveness<T> {
     /// Creates the liveness of a peer whose last sign of life was at `now`.
     ///
     /// A probe is due when the time `interval` has passed since the last sign of life and since the last probe. If
-    /// `interval` is `None`, no probe is ever due. If a probe is unacknowledged, the peer counts as dead when more time
-    /// than `timeout` has passed since the probe and since the last sign of life. If `timeout` is `None`, only the
-    /// transport detects a peer that does not acknowledge a probe.
+    /// `interval` is `None`, no probe is ever due. While a probe is unacknowledged, the peer has a deadline: the time
+    /// `timeout` after the probe or after the last sign of life, whichever is later. After this deadline, the peer
+    /// counts as dead. If `timeout` is `None`, only the transport detects a peer that does not acknowledge a probe.
     pub fn new(interval: Option<Duration>, timeout: Option<Duration>, now: T) -> Self {
         Self { interval, timeout, since: now, probe: None, expected: Expected::Nothing }
     }

@@ -1,11 +1,11 @@
 //! The RDMA WRITEs of a call or of its response.
 //!
-//! A call and a response each consist of WRITEs of the regions in order, and the last WRITE has the immediate. If no
-//! region is written, the plan has one WRITE_WITH_IMM of no bytes to the first region that the peer announced. A
-//! parameter is written whole or in part, and a part has the same offset inside the parameter on both sides. In the
-//! symmetric layout, a part of 0 bytes is a WRITE of no bytes. If the layout is not symmetric, one WRITE may cover
-//! parts of several parameters, and a part of 0 bytes is not written. A WRITE that is longer than the device's longest
-//! message is split into several WRITEs.
+//! A call and a response each consist of WRITEs of the regions, one region after the other. The last WRITE has the
+//! immediate. If no region is written, the plan has one WRITE_WITH_IMM of no bytes to the first region that the peer
+//! announced. A parameter is written whole or in part, and a part has the same offset inside the parameter on both
+//! sides. In the symmetric layout, a part of 0 bytes is a WRITE of no bytes. If the layout is not symmetric, one WRITE
+//! may cover parts of several parameters, and a part of 0 bytes is not written. A WRITE that is longer than the
+//! device's longest message is split into several WRITEs.
 
 use crate::region::{RegionFlags, RemoteRegion};
 
@@ -123,9 +123,9 @@ impl Default for CallPlan {
 impl CallPlan {
     /// Returns an empty plan with room for calls of up to `params` parameters.
     pub fn with_capacity(params: usize) -> Self {
-        // The plan has room for one WRITE more than there are parameters. The response to a failed call needs this room
-        // if the session has only one parameter: one WRITE has the status block, and another WRITE of no bytes has the
-        // immediate.
+        // The plan has room for one WRITE more than there are parameters. If the session has only one parameter, the
+        // response to a failed call needs this room. One WRITE of this response has the status block, and another WRITE
+        // of no bytes has the immediate.
         let writes = Vec::with_capacity(params.saturating_add(1));
         Self { writes, pieces: Vec::new(), longest: u32::MAX, most_pieces: 1 }
     }

@@ -30,7 +30,7 @@ pub const HOST_MESSAGE_BYTES: usize =
 pub struct RegionFlags(u8);
 
 impl RegionFlags {
-    /// No flag.
+    /// No flag is set.
     pub const NONE: Self = Self(0);
     /// The region exists on the accelerator only.
     pub const INTERNAL: Self = Self(1);

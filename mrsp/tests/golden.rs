@@ -111,8 +111,8 @@ fn immediates() {
     // A C host decoded the response immediate 0x1100 as return code 17.
     assert_eq!(CallResponse::Failure(ReturnCode::BAD_ARGUMENTS).encode(), 0x1100);
     assert_eq!(CallResponse::decode(0x11ff, Dialect::Main), CallResponse::Failure(ReturnCode::BAD_ARGUMENTS));
-    // If an accelerator does not shift its return code by 8 bits to the left, a C host and this crate both decode the
-    // response immediate as success.
+    // The immediate 0x11 is from an accelerator that did not shift its return code 17 by 8 bits to the left. A C host
+    // and this crate both decode such a response immediate as success.
     assert_eq!(CallResponse::decode(0x11, Dialect::Main), CallResponse::Success);
     assert_eq!(CallResponse::decode(0xabcd_ef00, Dialect::Next), CallResponse::User(user(0xab_cdef)));
 }

@@ -41,7 +41,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sets up a session. If `together` is true, the outputs can share one memory of the host, as [`land`] describes.
+    /// Sets up a session. The argument `together` is passed to [`land`], which explains it.
     fn new(
         layout: Layout,
         params: &[(RegionFlags, u32)],
@@ -135,9 +135,9 @@ fn memory(key: u32, size: u32) -> Memory {
 
 /// Returns the host's memory to which outputs are written, and the location of each parameter in this memory. The
 /// parameters that the packed layout copies lie in the first [`Memory`], which corresponds to the staging region of a
-/// real host. All parameters lie in the first [`Memory`] if `together` is true, the layout is gathered, and the
-/// accelerator has only one region. Their offsets are then the same as in the accelerator's region. A parameter that
-/// does not lie in the first [`Memory`] has a [`Memory`] that no other parameter uses.
+/// real host. All parameters lie in the first [`Memory`] if three conditions are met: `together` is true, the layout is
+/// gathered, and the accelerator has only one region. Their offsets are then the same as in the accelerator's region. A
+/// parameter that does not lie in the first [`Memory`] has a [`Memory`] that no other parameter uses.
 fn land(
     placed: &Placed,
     params: &[(RegionFlags, u32)],

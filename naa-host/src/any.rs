@@ -47,9 +47,10 @@ pub fn wait_any<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Inst
 }
 
 /// Returns [`Any::Ended`] if a call has ended, and [`Any::Running`] if `deadline` has passed. Returns `None` if the
-/// function stops checking before one of these happens; the caller then sleeps. With [`WaitMode::Block`], the function
-/// checks the sessions only once. With [`WaitMode::Adaptive`], the function checks the sessions repeatedly for the time
-/// `SPIN`. With [`WaitMode::Spin`], the function checks the sessions repeatedly until `deadline`.
+/// function stops checking before a call has ended or `deadline` has passed; the caller then sleeps. With
+/// [`WaitMode::Block`], the function checks the sessions only once. With [`WaitMode::Adaptive`], the function checks
+/// the sessions repeatedly for the time `SPIN`. With [`WaitMode::Spin`], the function checks the sessions repeatedly
+/// until `deadline`.
 fn look<S: BorrowMut<Session>>(sessions: &mut [S], deadline: Option<Instant>, mode: WaitMode) -> Option<Any> {
     let mut until = None;
     loop {

@@ -1,4 +1,5 @@
-//! The regions of a session. At any time, a region belongs either to the program or to a call.
+//! The host's regions of a session, which contain its parameters. At any time, a region belongs either to the program
+//! or to a call.
 //!
 //! This is the only module of the crate with `unsafe`. The module hands out a region's bytes as slices only while
 //! nobody else can write to these bytes. Outside this module, only the device uses a region's memory, and only between
@@ -10,7 +11,7 @@
 //! On a NIC, revoking access rights is not possible or takes the time of many calls. `DeviceAttr::revokes` says whether
 //! a device revokes access rights. If the device does not revoke access rights, the accelerator can write to outputs
 //! until the session ends. If such a device also keeps registrations, accelerators of later sessions can write to the
-//! outputs of earlier sessions, too. Memory is "in reach" if an accelerator can write to the memory at any time, and a
+//! outputs of earlier sessions, too. Memory is "in reach" if an accelerator can write to the memory at any time. A
 //! buffer whose memory was once in reach stays in reach. If memory is in reach, methods of [`Memory`] copy the bytes
 //! without making slices. A program gets slices of memory in reach only if the program promises that nobody else writes
 //! to the memory while the slices exist.
@@ -43,9 +44,9 @@ use crate::{Error, Session};
 /// memory. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
 #[derive(Debug)]
 pub struct Buffer {
-    /// The memory of the buffer. If [`Buffer::new`] allocated the memory, the memory belongs to this buffer alone,
-    /// except that the device may keep a registration of it. Memory that was given to [`Buffer::from_memory`] may also
-    /// be used by the program and by other buffers.
+    /// The memory of the buffer. Memory that [`Buffer::new`] allocated belongs to this buffer alone. After a session,
+    /// the device can still have a registration of it. Memory that was given to [`Buffer::from_memory`] may also be
+    /// used by the program and by other buffers.
     memory: Memory,
     /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,
@@ -137,8 +138,8 @@ fn check_out_of_reach(in_reach: bool) -> Result<(), Error> {
     if in_reach { Err(Error::InReach) } else { Ok(()) }
 }
 
-/// The methods of this block return slices of outputs even if the device does not revoke the accelerator's access to
-/// the outputs.
+/// The methods of this `impl` block return slices of outputs even if the device does not revoke the accelerator's
+/// access to the outputs.
 ///
 /// ```compile_fail,E0133
 /// fn first(session: &naa_host::Session) -> u8 {
@@ -316,11 +317,11 @@ impl HostRegion {
     pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
         self.check_not_lent()?;
         check_out_of_reach(self.in_reach)?;
-        // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access: the region is
-        // neither lent nor in reach, `Registered::new` and `take_back` have revoked the access rights, and only `lend`
-        // grants peers access again. If several regions share one registration, they are lent and taken back only by
-        // code that has `&mut` to all regions of the session, so no region is lent while a slice of another one exists.
-        // The device writes only what peers send, and the program needs `&mut self` to write.
+        // SAFETY: while the slice exists, nobody writes to the region. Peers have no write access, because the region
+        // is neither lent nor in reach: `Registered::new` and `take_back` have revoked the access rights, and only
+        // `lend` grants them again. Several regions can share one registration. They are lent and taken back only by
+        // code that has `&mut` to all regions of the session, so none of them is lent while a slice of another one
+        // exists. The device writes only what peers send, and the program needs `&mut self` to write.
         Ok(unsafe { self.memory.as_slice() })
     }
 
@@ -403,9 +404,10 @@ impl HostRegion {
         mrsp::AnnouncedParam { flags: self.flags, addr: self.memory.addr(), rkey, size: self.len() as u64 }
     }
 
-    /// Returns the size of the registration in bytes if this region is not empty and starts where the registration
-    /// starts, else 0. If several regions share a registration, this method returns the size of the registration for
-    /// only one of these regions, and 0 for the other regions.
+    /// Returns the size of the region's registration in bytes, or 0 if the region has no registration. If several
+    /// regions share a registration, this method returns the size only for the region that is not empty and lies at the
+    /// start of the registration. For the other regions, it returns 0, so that the sum over all regions counts each
+    /// registration once.
     pub(crate) fn registered_bytes(&self) -> usize {
         match &self.registered {
             Some(registered) if self.len() > 0 && registered.mr.memory().addr() == self.memory.addr() => {

@@ -85,7 +85,7 @@ pub struct SessionConfig {
     /// The mode in which threads wait: by spinning, by sleeping, or by both.
     pub wait: WaitMode,
     /// The time between liveness probes of the accelerator during a call. If `probe_interval` is `None`, no probes are
-    /// sent, and the host may never notice that an accelerator failed during a call.
+    /// sent. It is then possible that the host never notices that an accelerator failed during a call.
     pub probe_interval: Option<Duration>,
     /// The ACK time-out is 4.096 us * 2^n, where n, from 1 to 31, is the value of this field. If `retry_count` is 7,
     /// the connection is given up after about eight ACK time-outs without an acknowledgement. Eight ACK time-outs are

@@ -27,9 +27,9 @@ const RECEIVE: u64 = 4;
 pub(crate) const STREAMED: u64 = 5;
 
 /// The number of bits that the kind takes in a work request's number. The kind is in the low bits: `MESSAGE`, `CALL`,
-/// `PROBE`, `RECEIVE` or `STREAMED`. The high bits contain the queue pair's generation. A QPN may be used again while
-/// completions of an earlier queue pair with this QPN are still queued, and the generation shows to which queue pair a
-/// completion belongs.
+/// `PROBE`, `RECEIVE` or `STREAMED`. The high bits contain the queue pair's generation. A new queue pair can get the
+/// QPN of an earlier queue pair whose completions are still queued. The generation shows to which of these queue pairs
+/// a completion belongs.
 const KIND_BITS: u32 = 8;
 
 /// The time for which the program waits for the CM event that explains why work requests were flushed. The completions
@@ -64,7 +64,7 @@ impl Extra {
 /// elements in each WRITE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// The number of regions. A call may have one WRITE for each region.
+    /// The number of regions of the session. A call can have one WRITE for each region.
     pub(crate) regions: usize,
     /// The number of WRITEs of a call in addition to one WRITE for each region.
     pub(crate) further: u64,
@@ -84,8 +84,9 @@ pub(crate) const EMPTY: SendWr<'static> = SendWr {
 /// The maximum number of completions that are taken from the completion queue at once.
 const BATCH: usize = 4;
 
-/// The reason that is recorded when a work request was flushed. A flushed work request does not show why the connection
-/// ended. `FLUSHED` is replaced when the reason for the end of the connection becomes known.
+/// The recorded reason for the end of a connection, if the program knows only that a work request was flushed. A
+/// flushed work request does not show why the connection ended. `FLUSHED` is replaced when the reason for the end of
+/// the connection becomes known.
 const FLUSHED: Gone = Gone::Failed(WcStatus::WrFlushError);
 
 /// Something that happened on a connection.
@@ -102,7 +103,8 @@ pub(crate) enum SessionEvent {
     },
     /// The WRITEs of the call are acknowledged.
     Written,
-    /// A signaled WRITE of a `Writer`, and all WRITEs that were posted before this WRITE, are acknowledged.
+    /// A signaled WRITE of a `Writer` is acknowledged. All WRITEs that were posted before this WRITE are then
+    /// acknowledged, too.
     Streamed,
 }
 
@@ -197,8 +199,8 @@ impl HostConnection {
     pub(crate) fn renew(&mut self) -> Result<(), Error> {
         let qp = self.pd.create_qp(&self.cq, &self.cq, self.cap)?;
         if let Some(id) = self.id.take() {
-            // If an error leaves the old connection ID behind, this does no harm, because the method `next` ignores
-            // CM events of other connection IDs than `self.id`.
+            // If an error occurs, the old connection ID can still exist. This does no harm, because the method `next`
+            // ignores all CM events whose connection ID is not `self.id`.
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
@@ -370,7 +372,7 @@ impl HostConnection {
         Error::Unreachable { peer: self.peer, why, device: self.device.describe().to_owned() }
     }
 
-    /// Waits until a completion or a CM event may have arrived, or until `deadline`.
+    /// Waits until there is a completion or a CM event to poll, until `deadline`, or until an interrupt ends the wait.
     pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Result<Wake, Error> {
         Ok(self.device.context().wait(self.on(), mode, deadline)?)
     }

@@ -13,7 +13,7 @@ use crate::error::function_name;
 static CALLS_CUT: AtomicU64 = AtomicU64::new(0);
 
 /// Returns how many calls were cut in all sessions of this process. A cut call ended without the result of the
-/// function: an error ended the session before the response, or the response was
+/// function. Either an error ended the session before the response, or the response was
 /// [`KERNEL_TIMEOUT`](mrsp::ReturnCode::KERNEL_TIMEOUT). Each call that this function counts is logged at the level
 /// `warn` when the call is cut. Calls that take longer than
 /// [`SessionConfig::call_timeout`](crate::SessionConfig::call_timeout) are not counted, because the host itself gives

@@ -14,8 +14,8 @@ use verbs::{Context, DeviceAttr};
 
 use crate::{Error, variable};
 
-/// The environment variable that names the local address to use. If `NAA_LOCAL_IP` is not set, the local address is
-/// used from which packets to the peer leave according to the routing table.
+/// The environment variable that names the local address to use. If `NAA_LOCAL_IP` is not set, the local address is the
+/// one that the routing table selects for packets to the peer.
 pub const LOCAL_IP_VARIABLE: &str = "NAA_LOCAL_IP";
 
 /// The process ID, the address and the provider of a device. The process ID is a part of the key because a forked child

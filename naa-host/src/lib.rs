@@ -28,7 +28,7 @@
 //! | accelerators a job was given (`NAA_SPEC`) | [`Spec`] |
 //!
 //! A region belongs to the program between calls. During a call, the region belongs to the device and the accelerator.
-//! With the embedded provider, device and accelerator get access to the region when the call is posted, and lose their
+//! With the embedded provider, device and accelerator get access to the region when the call is posted. They lose their
 //! access before the outcome of the call is returned. Between calls, the program can use a region as an ordinary slice,
 //! because the region then belongs to the program. When the next call starts, the borrow checker ensures that the
 //! program has no slice of a region any more. Over a NIC, the accelerator keeps its access to outputs, so the program

@@ -21,9 +21,10 @@ const REMEDY: &str = "write off, error, warn, info, debug or trace, or PART=LEVE
 /// Returns the filter in [`LOG_VARIABLE`], or `None` if the variable is not set or is empty.
 ///
 /// # Errors
-/// Fails with [`Error::Environment`] if the value of [`LOG_VARIABLE`] is not a valid filter. An element of the filter
-/// that has no `=` must be a level, or must begin like a module path of this project, for example with `naa` or
-/// `verbs`. A misspelt level is refused, because a misspelt level would otherwise be taken for the name of a module.
+/// Fails with [`Error::Environment`] if the value of [`LOG_VARIABLE`] is not a valid filter. If an element of the
+/// filter has no `=`, it must be a level or must begin like a module path of this project. Such a path begins, for
+/// example, with `naa` or `verbs`. A misspelt level is refused, because a misspelt level would otherwise be taken for
+/// the name of a module.
 pub fn log_filter<F: FromStr<Err: Display>>() -> Result<Option<F>, Error> {
     variable(LOG_VARIABLE)?.map(|text| read(&text)).transpose()
 }

@@ -54,10 +54,10 @@ pub fn find(
     }
 }
 
-/// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Before each attempt, the time
-/// that is left of `limit` is divided by the number of addresses that were not tried yet. The result is the time limit
-/// of the attempt. An error that does not concern the tried address ends the search at once. `name` is the name of the
-/// accelerator, for log lines and errors.
+/// Calls `attempt` with one address after the other, until a call of `attempt` succeeds. Each attempt gets a time
+/// limit: the time that is left of `limit`, divided by the number of addresses that were not tried yet. An error that
+/// does not concern the tried address ends the search at once. `name` is the name of the accelerator, for log lines and
+/// errors.
 ///
 /// # Errors
 /// Fails with the error of `attempt` if there is only one address, or if the error does not concern the tried address.

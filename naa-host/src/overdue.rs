@@ -80,8 +80,8 @@ impl Overdue {
         }
         // The report says whether the accelerator still answers. `liveness.since()` is the time of the accelerator's
         // last sign of life or of the last probe, whichever is later. If this time is not later than the beginning of
-        // the call, the session knows nothing new about the accelerator. It must then send a probe before the report,
-        // unless no probe may be sent now.
+        // the call, the session knows nothing new about the accelerator. The session must then send a probe before the
+        // report, if it may send a probe now.
         if liveness.may_probe() && liveness.since() <= self.since {
             return Due::Probe;
         }

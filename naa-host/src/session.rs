@@ -47,8 +47,8 @@ pub struct CallOutcome {
 
 impl CallOutcome {
     /// Adds the return code in the status block of a built-in function, if the response immediate has no return code.
-    /// This is the case only with [`Dialect::Next`](crate::Dialect::Next), where only the status block says that a
-    /// built-in function failed. `status` must be the status block of this call.
+    /// With [`Dialect::Next`](crate::Dialect::Next), no response immediate has a return code: only the status block
+    /// says that a built-in function failed. `status` must be the status block of this call.
     pub fn with_status(self, status: &StatusBlock) -> Self {
         match (self.answer, status.code) {
             (CallResponse::User(_), Some(code)) => {
@@ -70,7 +70,7 @@ impl CallOutcome {
     }
 }
 
-/// A call that was posted.
+/// A call that was posted, and whose outcome was not returned yet.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     function: FunctionCode,
@@ -91,8 +91,8 @@ pub(crate) fn probe_target(machine: &HostSession) -> RemoteAddr {
 /// sessions can have calls in parallel.
 ///
 /// Regions are numbered in the order of the parameters, and internal regions have no number. The session is over if a
-/// call fails with [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] or [`Error::Device`], and no other
-/// error ends the session. The regions of a session that is over can still be read. Dropping a session disconnects it.
+/// call fails with [`Error::PeerGone`], [`Error::Peer`], [`Error::CallTimedOut`] or [`Error::Device`]. Other errors do
+/// not end the session. The regions of a session that is over can still be read. Dropping a session disconnects it.
 ///
 /// With the embedded provider, an accelerator loses its access to the regions when its response arrives, so the
 /// accelerator has no access to the regions while no call runs. On a NIC, revoking access would take too long, so over
@@ -262,9 +262,10 @@ impl Session {
         ended.map_err(|error| self.fail(error))
     }
 
-    /// Returns a file descriptor for event loops. After [`test`](Self::test) returned that the call has not ended, the
-    /// file descriptor becomes readable when the program must call `test` again. The program must not read from the
-    /// file descriptor. The file descriptor is valid as long as the session exists.
+    /// Returns a file descriptor with which the event loop of a program can wait for the end of a call. After
+    /// [`test`](Self::test) returned that the call has not ended, the file descriptor becomes readable when the program
+    /// must call `test` again. The program must not read from the file descriptor. The file descriptor is valid as long
+    /// as the session exists.
     ///
     /// # Errors
     /// Fails with [`Error::Device`] if the file descriptor cannot be created.
@@ -439,8 +440,8 @@ impl Session {
     }
 
     /// Handles completions and CM events that have arrived. If a call is running, the method also sends a liveness
-    /// probe that is due, reports a call that takes long, and gives up a call that has reached its time limit. Returns
-    /// the outcome if the call has ended.
+    /// probe if one is due, and logs a warning if the call takes long. Returns the outcome if the call has ended, and
+    /// an error if the call has reached its time limit.
     fn step(&mut self) -> Result<Option<CallOutcome>, Error> {
         let drained = self.drain();
         let Some(running) = &mut self.running else { return Ok(None) };
@@ -511,7 +512,7 @@ impl Session {
         [liveness.next(), running.overdue.next(liveness)].into_iter().flatten().min()
     }
 
-    /// Sends a liveness probe if one is due. Reports the running call if it takes long, and returns an error if the
+    /// Sends a liveness probe if one is due. Logs a warning if the running call takes long, and returns an error if the
     /// call has reached its time limit.
     fn look_at_the_clock(&mut self) -> Result<(), Error> {
         let (Some(running), Some(now)) = (&mut self.running, self.connection.clock.look()) else {

@@ -60,7 +60,7 @@ impl Terms {
     }
 }
 
-/// The setup of a session.
+/// The setup of a session in steps. The table shows how each call changes the stage of the setup.
 ///
 /// | call | from | to |
 /// |---|---|---|
@@ -104,8 +104,9 @@ impl Room {
     }
 }
 
-/// The maximum number of queue pairs with which a session setup tries to connect. A new queue pair is tried if the
-/// accelerator rejects a QPN because the accelerator still remembers an earlier connection with this QPN.
+/// The maximum number of queue pairs with which a session setup tries to connect, one after another. A new queue pair
+/// is tried if the accelerator rejects a QPN because the accelerator still remembers an earlier connection with this
+/// QPN.
 const QUEUE_PAIRS: usize = 4;
 
 impl SessionSetup {

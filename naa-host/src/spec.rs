@@ -136,8 +136,8 @@ impl Spec {
         &self.0.entries
     }
 
-    /// Connects to a free accelerator for `function` with as many inputs as `params` has. The accelerator is free again
-    /// when the session ends.
+    /// Connects to a free accelerator whose entry in `NAA_SPEC` names `function` and has as many inputs as `params`.
+    /// The accelerator is free again when the session ends.
     ///
     /// # Errors
     /// Fails with [`Error::Spec`] if no accelerator for the function is free, and with the same errors as
@@ -156,11 +156,11 @@ impl Spec {
         Ok(Session::connect(&device, peer, params, config)?.holding(claim))
     }
 
-    /// Claims a free accelerator for `function` with `inputs` inputs. The accelerator is not free again until the claim
-    /// is dropped.
+    /// Claims a free accelerator whose entry in `NAA_SPEC` names `function` and has `inputs` inputs. The accelerator is
+    /// not free again until the claim is dropped.
     ///
     /// # Errors
-    /// Fails if no accelerator for `function` with `inputs` inputs is free.
+    /// Fails if no such accelerator is free.
     pub fn claim(&self, function: FunctionCode, inputs: usize) -> Result<Claim, SpecError> {
         let mut in_use = self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entries = 0;

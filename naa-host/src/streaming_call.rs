@@ -113,7 +113,8 @@ impl StreamingCall {
         }
     }
 
-    /// Waits for the response of the call. Completions that come after the response are not taken from the queue.
+    /// Waits for the response of the call. Completions that come after the response are left for
+    /// [`try_next`](Self::try_next).
     fn answer(&mut self, function: FunctionCode) -> Result<CallOutcome, Error> {
         let limit = self.config.setup_timeout;
         let deadline = clock::after(limit);
@@ -175,8 +176,8 @@ impl StreamingCall {
 
     /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
     /// the deadline passes. The method may also return `None` before the deadline, for example when a WRITE is
-    /// acknowledged. During the wait, the host sends a liveness probe if no immediate arrived and no probe was sent for
-    /// the time `probe_interval` of the configuration.
+    /// acknowledged. The method also sends a liveness probe if a probe is due. A probe is due when the time
+    /// `probe_interval` of the configuration has passed since the last immediate and since the last probe.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).
@@ -230,8 +231,8 @@ impl StreamingCall {
 
     /// Waits until all WRITEs of the program have arrived, at most for `limit`. A program should call this method
     /// before it drops a streaming call. Otherwise, WRITEs that have not arrived yet may be lost when the streaming
-    /// call is dropped. Immediates that the program has not taken, and immediates that arrive while `settle` waits, are
-    /// lost. Returns true if it is certain that all WRITEs arrived.
+    /// call is dropped. The program loses the immediates that it has not taken yet, and the immediates that arrive
+    /// while `settle` waits. Returns true if it is certain that all WRITEs arrived.
     pub fn settle(&mut self, limit: Duration) -> bool {
         let until = clock::after(limit);
         let to = probe_target(&self.machine);

@@ -123,9 +123,9 @@ fn it_answers_with_an_error_message() {
 fn it_answers_twice() {
     let model = AcceleratorModel::start("127.0.3.28", |_, _| Action::Twice);
     let mut session = connect("127.0.3.128", model.address, &[Param::in_out(8)]).unwrap();
-    // The accelerator sends two responses, but the second response belongs to no call. If the region has no access
-    // rights any more, the device refuses the WRITE of the second response. Otherwise, the host reports the immediate
-    // of the second response as an error, because no call is running.
+    // The accelerator sends two responses, but the second response belongs to no call. If the accelerator has no access
+    // to the host's region any more, the host's device refuses the WRITE of the second response. Otherwise, the host
+    // reports the immediate of the second response as an error, because no call is running.
     let _ = session.call(F);
     std::thread::sleep(Duration::from_millis(100));
     let error = session.call(F).unwrap_err();

@@ -33,7 +33,7 @@ fn calling(local: &str, model: &AcceleratorModel, params: &[Param<'_>], config: 
     session
 }
 
-/// The bytes of the log lines that this thread wrote.
+/// The log lines of one thread, as bytes.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -20,8 +20,8 @@ const COUNT: u32 = 200;
 const PARAMS: [Param<'static>; 3] = [Param::input(64), Param::input(256), Param::output(4 * COUNT as usize)];
 const ROOM: StreamingLimits = StreamingLimits { immediates: COUNT, writes: 8 };
 
-/// Starts an accelerator that sends `count` immediates directly after its response. At each call, the accelerator sends
-/// the memory of its region for input 1 to the returned receiver.
+/// Starts an accelerator that sends `count` immediates directly after its response. At each call, the accelerator also
+/// sends the [`Memory`] of its region for input 1 through a channel to the returned receiver.
 fn sending(ip: &str, count: u32) -> (AcceleratorModel, mpsc::Receiver<Memory>) {
     let (sender, memories) = mpsc::channel();
     let model = AcceleratorModel::start(ip, move |regions, _| {

@@ -19,12 +19,13 @@ pub struct Network {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
     /// The text before `/` is not an IP address, or the text after `/` is not a valid prefix length. A prefix length is
-    /// a number from 0 to 32 for IPv4, and from 0 to 128 for IPv6. The value is the text that was to be parsed as a
-    /// network.
+    /// a number from 0 to 32 for IPv4, and from 0 to 128 for IPv6. The variant contains the text that was to be parsed
+    /// as a network.
     #[error("{0:?} is no network; write it like 10.9.0.0/24, fd00:9::/64 or 10.9.0.7")]
     Nonsense(String),
     /// The address is an IPv4-mapped IPv6 address, and the prefix length is less than 96, so the network would also
-    /// contain IPv6 addresses that are not IPv4-mapped. The value is the text that was to be parsed as a network.
+    /// contain IPv6 addresses that are not IPv4-mapped. The variant contains the text that was to be parsed as a
+    /// network.
     #[error(
         "{0:?} is wider than IPv4: at least 96 bits of a mapped address count; write it like 10.9.0.0/24"
     )]

@@ -274,7 +274,8 @@ impl ScratchQuota<'_> {
     /// many bytes. To check if there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the check finds too little room.
+    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the check finds too little room in
+    /// the address space.
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, CallFailure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {
@@ -322,8 +323,8 @@ impl<'a> Call<'a> {
     /// Creates a call that works on `regions`. `user` are the 24 user bits of the host's request.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice. This is so, for example, if a peer
-    /// or another process still has access to the region, or if a send of the session has not completed.
+    /// Fails with [`CallFailure::Internal`] if a region cannot be used as a slice. For example, it cannot be used while
+    /// a peer or another process has access to it, or while a send of the session has not completed.
     pub fn new(regions: &'a mut SessionRegions, user: U24, stop: &'a Stop) -> Result<Self, CallFailure> {
         let Lent { regions, quota, status_bytes } =
             regions.lend().ok_or(CallFailure::Internal("a region of the call is open to peers".into()))?;
@@ -343,8 +344,8 @@ impl<'a> Call<'a> {
     ) -> Result<Vec<Option<Part>>, CallFailure> {
         let mut call = Call::new(regions, user, stop)?;
         let result = function(&mut call).map(|()| call.produced);
-        // Working copies are copied to the regions even after a failure, because the host can get the first bytes of
-        // output 0 even if the call failed.
+        // Working copies are copied to the regions even after a failure. The host can get the first bytes of output 0
+        // even if the call failed.
         regions.settle();
         result
     }

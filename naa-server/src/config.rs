@@ -48,16 +48,16 @@ pub struct Config {
     /// The time that session setup may take. If the setup of a session takes longer than this time, the session is
     /// closed.
     pub setup_time: Duration,
-    /// The time between liveness probes of an idle session's host. Each probe is a WRITE of no bytes. If this time is
-    /// zero, the server sends no probes. An idle session has no unacknowledged packets, so without probes the server
-    /// could not detect that the host vanished, and the session would never end.
+    /// The time between the liveness probes that the server sends to the host of an idle session. Each probe is a WRITE
+    /// of no bytes. If this time is zero, the server sends no probes. An idle session has no unacknowledged packets, so
+    /// without probes the server could not detect that the host vanished, and the session would never end.
     pub probe_interval: Duration,
     /// The sizes of the thread pool that executes long calls.
     pub pool: pool::PoolConfig,
     /// The mode in which the server loop waits.
     pub wait: WaitMode,
-    /// The maximum number of work requests that a loop service may have unfinished on a session. This setting has no
-    /// effect if the server has no loop service.
+    /// The maximum number of work requests of a loop service that may be unfinished on one session at a time. This
+    /// setting has no effect if the server has no loop service.
     pub stream_sends: u32,
     /// The provider that serves the address. If the value is `None`, the environment variable `NAA_PROVIDER` names the
     /// provider. If the value is `None` and `NAA_PROVIDER` is not set, the server chooses the provider that fits the
@@ -96,17 +96,17 @@ impl Config {
         }
     }
 
-    /// Returns the division of memory among source networks.
+    /// Returns how the memory is divided among source networks.
     pub(crate) fn shares(&self) -> Shares {
         Shares::new(self.memory, self.per_peer_memory.unwrap_or(self.memory / 2))
     }
 }
 
-/// Returns the division of open files among source networks. If a source network may have one half of the memory, for
-/// example, it may also have one half of the files that all sessions may have open. An eighth of the files that the
-/// process may open is left for sockets and other files of the server. A source network that has no open files can take
-/// the files of one session with `max_regions` regions from the reserve, if the reserve is large enough. Each region
-/// needs one file, and may need a second file for its working copy.
+/// Returns how the open files are divided among source networks. If a source network may have one half of the memory,
+/// for example, it may also have one half of the files that all sessions may have open. An eighth of the files that the
+/// process may open is left for sockets and other files of the server. A source network without open files can take
+/// files from the reserve: as many as one session with `max_regions` regions needs, but at most the whole reserve. Each
+/// region needs one file, and may need a second file for its working copy.
 pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
     const MOST: u64 = 1 << 20;
     let files = limit("Max open files").map_or(MOST, |files| files.min(MOST));
@@ -115,7 +115,8 @@ pub(crate) fn shares_of_files(memory: Shares, max_regions: u8) -> Shares {
 
 /// Divides `total` among source networks in the same proportions as `memory`. `session` is the number of bytes or files
 /// that one session needs. The limit of one source network is at least `session`, unless `total` is less than
-/// `session`. [`Shares::first`] of the result is `session`, but at most [`Shares::reserve`].
+/// `session`. In the result, [`Shares::first`] is `session`, but at most [`Shares::reserve`]. A source network with
+/// nothing in use can therefore take from the reserve what one session needs, if the reserve has so much.
 fn divided_as(memory: Shares, total: u64, session: u64) -> Shares {
     let part = u128::from(total) * u128::from(memory.per_peer) / u128::from(memory.total.max(1));
     let per_peer = u64::try_from(part).unwrap_or(total).max(session).min(total);

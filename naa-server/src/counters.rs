@@ -46,7 +46,8 @@ pub struct ServerCounters {
 /// The resources of a server that one source network uses, and the counters of this source network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNetworkCounters {
-    /// The source network. The value is `None` only in a `SourceNetworkCounters` that `default()` made.
+    /// The source network that the other fields are about. The value is `None` only in a `SourceNetworkCounters` that
+    /// `default()` made.
     pub peer: Option<SourceNetwork>,
     /// The number of sessions that are open now.
     pub sessions: usize,

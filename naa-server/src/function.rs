@@ -7,7 +7,7 @@ use naa_kernels::Kernel;
 
 use crate::call::{Call, CallFailure};
 
-/// The description of a function, which is an entry of the catalogue.
+/// The description of a function in the catalogue.
 pub use mrsp::catalogue::FunctionInfo;
 
 /// The thread that executes a call: the server loop or a pool thread.
@@ -96,7 +96,7 @@ pub enum RegistryError {
         code: FunctionCode,
         /// The name of the function that was to be registered.
         name: String,
-        /// The name of the function that was registered before.
+        /// The name of the function that already had this function code.
         former: String,
     },
     /// The descriptions of the functions cannot be encoded as a catalogue, because a text or a list is too long.
@@ -104,7 +104,8 @@ pub enum RegistryError {
     Catalogue(#[from] catalogue::EncodeError),
 }
 
-/// The handlers of a server. The keys of the map are the function codes of the handlers, from 1 to 127.
+/// The handlers of a server, at most one for each function code. The keys of the map are the function codes, from 1 to
+/// 127.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(BTreeMap<FunctionCode, Handler>);
 

@@ -86,8 +86,8 @@ fn without_catalogue() -> Result<Registry, RegistryError> {
             .map(|(name, description)| (ParamKind::ComplexF64, name, description));
     let digest = (ParamKind::Bytes, "digest", "32 bytes");
     let checksum = (ParamKind::U32, "checksum", "of the data");
-    // The argument block of each call names the type of the numbers in these regions. The catalogue is the same for all
-    // calls, so it describes the regions as bytes.
+    // The following regions contain numbers whose type is named in the argument block of each call. The catalogue is
+    // the same for all calls, so it describes the regions as bytes.
     let [left, right, sum, values, sorted] = [
         ("a", "n numbers; may be the output too"),
         ("b", "n numbers"),

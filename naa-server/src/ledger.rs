@@ -28,7 +28,7 @@ pub enum AllocationError {
         asked: u64,
         /// The number of bytes that the session may still get.
         left: u64,
-        /// The maximum number of bytes that the session may have.
+        /// The session's quota: the maximum number of bytes of memory that the session may have.
         limit: u64,
     },
     /// The sessions of one source network would exceed the limit of this source network.
@@ -113,8 +113,8 @@ pub struct Shares {
     pub per_peer: u64,
     /// The reserve, which is the part of `total` that is only for source networks that have few bytes or files in use.
     pub reserve: u64,
-    /// A source network may take bytes or files from the reserve as long as it has at most `first` bytes or files in
-    /// use, including the new ones.
+    /// A source network may take bytes or files from the reserve only if it then has at most `first` bytes or files in
+    /// use. The new bytes or files are included in this number.
     pub first: u64,
 }
 
@@ -166,8 +166,8 @@ pub(crate) struct Ledger {
     pub(crate) server: Meter,
 }
 
-/// The meters to which the charges of a session are added. `session` is the session's own meter, `limit` is the limit
-/// for this meter, and `peer` is the meter of the source network.
+/// The two counts to which the charges of a session are added besides the server's count. `session` is the session's
+/// own count, `limit` is the limit for this count, and `peer` is the count of the source network.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) session: Arc<Meter>,
@@ -179,8 +179,8 @@ pub(crate) struct Owner {
 #[derive(Debug)]
 pub(crate) struct Charge {
     ledger: Arc<Ledger>,
-    /// The counts of the session, and of its source network, to which the charge is added. If this field is `None`,
-    /// only the server is charged.
+    /// The two counts to which the charge is added besides the server's count: the session's and its source network's.
+    /// If this field is `None`, only the server is charged.
     owner: Option<Owner>,
     bytes: u64,
 }
@@ -190,8 +190,8 @@ impl Ledger {
         Arc::new(Self { shares, server: Meter::default() })
     }
 
-    /// Charges `bytes` bytes or files to the server and to the two meters of `owner`. If `owner` is `None`, only the
-    /// server is charged.
+    /// Charges `bytes` bytes or files to the server, and to the session and the source network of `owner`. If `owner`
+    /// is `None`, only the server is charged.
     ///
     /// # Errors
     /// Fails with [`AllocationError::Session`] if the session has fewer than `bytes` bytes or files left. Fails with

@@ -59,7 +59,7 @@ impl StreamRegion {
 /// [`LoopService::ended`] is called. The memory of the session is not freed before the `StreamingSession` is dropped.
 #[derive(Debug)]
 pub struct StreamingSession {
-    /// The number of the session.
+    /// The number by which the methods of [`LoopService`] identify the session.
     pub id: StreamId,
     /// The address of the host.
     pub peer: SocketAddr,
@@ -99,8 +99,8 @@ pub struct SubscribingHost<'a> {
     pub params: &'a [RegionRequest],
 }
 
-/// Code that runs in the server loop. No method may block, and [`turn`](Self::turn) may take some hundred microseconds
-/// at most, because calls wait meanwhile.
+/// Code that the server loop runs beside calls, and that writes to hosts which subscribed. No method may block, and
+/// [`turn`](Self::turn) may take some hundred microseconds at most, because calls wait meanwhile.
 pub trait LoopService: Send + fmt::Debug {
     /// Decides if a host may subscribe. The server loop calls this method when a host calls a function whose handler is
     /// a [subscription](crate::function::Handler::Subscription). After success, [`begin`](Self::begin) is called unless
@@ -115,15 +115,17 @@ pub trait LoopService: Send + fmt::Debug {
     /// posted, so the work requests that the loop service posts follow this response.
     fn begin(&mut self, stream: StreamingSession, now: Instant);
 
-    /// Notifies the loop service that the oldest unfinished signaled work request of session `stream` has completed.
+    /// Notifies the loop service that a signaled work request of the session `stream` has completed: the oldest one
+    /// that had not completed before.
     fn completed(&mut self, stream: StreamId, now: Instant);
 
-    /// Notifies the loop service that the session `stream` ends. The loop service must post no more work requests in
-    /// this session. If it still has the [`StreamingSession`] of this session, it must drop the `StreamingSession`.
+    /// Notifies the loop service that the session `stream` is about to end. The loop service must post no more work
+    /// requests in this session. If it still has the [`StreamingSession`] of this session, it must drop the
+    /// `StreamingSession`.
     fn ended(&mut self, stream: StreamId, now: Instant);
 
-    /// Does the work that is due. Returns true if work was done. After `turn` has returned true, the server
-    /// loop polls for a short time instead of waiting, and calls `turn` again soon.
+    /// Lets the loop service do the work that it has now. Returns true if work was done. After `turn` has returned
+    /// true, the server loop polls for a short time instead of waiting, and calls `turn` again soon.
     fn turn(&mut self, now: Instant) -> bool;
 
     /// Notifies the loop service that the server shuts down, so that the loop service takes no new data for hosts.
@@ -131,12 +133,12 @@ pub trait LoopService: Send + fmt::Debug {
     /// true or the shutdown times out.
     fn finish(&mut self) -> bool;
 
-    /// Returns the next session that the server loop must close because the session's host broke the rules, and the
-    /// reason.
+    /// Returns the next session that the server loop must close, and a text that says why. Returns `None` if the server
+    /// loop must close no session.
     fn poll_closing(&mut self) -> Option<(StreamId, String)>;
 
-    /// Returns the time at which the loop service has work even if nothing arrives before, or `None` if there is no
-    /// such time.
+    /// Returns the time at which the server loop must end a wait even if nothing has arrived, because the loop service
+    /// then has work. Returns `None` if there is no such time.
     fn deadline(&self) -> Option<Instant>;
 
     /// Returns a file descriptor that is readable when the loop service has work.

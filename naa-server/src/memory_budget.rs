@@ -41,7 +41,8 @@ use crate::ledger::{Charge, Ledger, Meter, Owner};
 /// pidfd of the process.
 pub(crate) const FILES_OF_A_PROCESS: u64 = 2;
 
-/// The memory that all sessions together may have. Clones share the memory.
+/// The memory that all sessions together may have. All clones of a budget have the same limits, and count the same
+/// bytes and files.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     ledger: Arc<Ledger>,
@@ -50,8 +51,9 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Makes a budget of which at most `limit` bytes can be in use. The size of each allocation is rounded up to whole
-    /// pages, and an allocation of 0 bytes counts as one page. A single source network may have the whole budget.
+    /// Makes a budget that allows at most `limit` bytes to be in use at the same time. The size of each allocation is
+    /// rounded up to whole pages, and an allocation of 0 bytes counts as one page. A single source network may have the
+    /// whole budget.
     pub fn new(limit: u64) -> Self {
         Self::divided(Shares::undivided(limit), None)
     }
@@ -73,8 +75,8 @@ impl MemoryBudget {
         self.ledger.shares.total
     }
 
-    /// Returns the quota of a session that may have at most `limit` bytes of this budget. The account of the session's
-    /// source network is a new one, so that no other session is charged to the same account.
+    /// Returns the quota of a session that may have at most `limit` bytes of this budget. The session's source network
+    /// gets a new [`Account`], which counts the bytes and files of this session only.
     pub fn quota(&self, limit: u64) -> Quota {
         self.quota_of(&Account::default(), limit)
     }
@@ -151,8 +153,8 @@ impl Account {
 pub struct Quota {
     budget: MemoryBudget,
     owner: Owner,
-    /// The accounts of the session and of its source network to which open files are charged. A single session may use
-    /// all open files that its source network may have.
+    /// The counts of open files to which each file of the session is charged: the count of the session, and the count
+    /// of its source network. A single session may use all open files that its source network may have.
     files: Owner,
     sends: Sends,
 }
@@ -280,7 +282,7 @@ enum Held {
     /// [`Allocation::revoke`] has revoked the access of peers. If the device does not revoke access, peers may still
     /// have access.
     Revoked,
-    /// Peers may have access.
+    /// It is possible that peers have access.
     Granted,
     /// A loop service got the memory and the LKey of this registration from [`Allocation::stream`].
     Streaming,
@@ -300,9 +302,9 @@ pub struct Allocation {
     /// The [`ChildAccess`] of the last process that got `file`. A process that got `file` may write to the memory as
     /// long as the `ChildAccess` of the process exists.
     lent: Weak<ChildAccess>,
-    /// True if a loop service got the memory. The loop service may keep the memory after the memory was deregistered.
+    /// True if a loop service got the memory. The loop service can keep the memory after the memory was deregistered.
     streamed: bool,
-    /// True if the memory was registered for writes of peers on a device that does not revoke access.
+    /// True if the memory is registered for writes of peers, and the device does not revoke access.
     in_reach: bool,
     /// The working copy, which functions use if peers could reach the memory during a call.
     working_copy: Option<Box<Allocation>>,
@@ -349,8 +351,8 @@ impl Allocation {
     }
 
     /// Ends the registration of the memory, so that peers cannot reach the memory. Does nothing if the memory is not
-    /// registered. If a loop service got the memory, it may keep the memory, so no slices of the memory are made
-    /// afterwards either.
+    /// registered. A loop service that got the memory can keep it after this call, so the allocation makes no slices of
+    /// it after this call.
     pub fn deregister(&mut self) {
         self.held = None;
         self.in_reach = false;
@@ -458,7 +460,7 @@ impl Allocation {
         Ok(Some((self.memory.clone(), mr.lkey())))
     }
 
-    /// Returns true if peers or the loop service may write the memory.
+    /// Returns true if peers or the loop service may be able to write the memory.
     fn is_open(&self) -> bool {
         self.streamed || matches!(self.held, Some((_, Held::Granted)))
     }

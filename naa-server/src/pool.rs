@@ -89,8 +89,8 @@ pub struct RefusedCall {
     pub call: ServerCall,
 }
 
-/// The end of a call, as [`Pool::next_done`] or [`Pool::expire`] returns it. The end of a call is returned at most
-/// once.
+/// A call that ended, with its result and its regions, as [`Pool::next_done`] or [`Pool::expire`] returns it. Each call
+/// is returned at most once.
 #[derive(Debug)]
 pub struct EndedCall {
     /// The number that [`Pool::submit`] returned for the call.
@@ -120,10 +120,10 @@ struct Shared {
     extra_work: Condvar,
     /// The condition variable that is notified when a thread ended or a call is done.
     progress: Condvar,
-    /// The channel to the thread that drops abandoned calls after their functions returned. An abandoned call is not
-    /// dropped by the thread that ran its function, because this thread has the lowest priority. While a thread frees
-    /// gigabytes of memory, all other threads that map memory must wait, and a thread with the lowest priority would
-    /// need long for this. The thread that drops abandoned calls has the priority of pool threads.
+    /// The channel to the thread that drops abandoned calls after their functions returned. The thread that drops
+    /// abandoned calls has the priority of pool threads. While it frees gigabytes of memory, all other threads that map
+    /// memory must wait. The thread that ran the function of an abandoned call would let them wait longer, because it
+    /// has the lowest priority.
     returns: mpsc::Sender<(EndedCall, SourceNetwork)>,
 }
 
@@ -131,7 +131,7 @@ struct Shared {
 struct State {
     next_id: u64,
     schedule: Schedule,
-    /// The calls that wait.
+    /// The calls that wait for a thread.
     waiting: BTreeMap<CallId, ServerCall>,
     /// The calls that wait or run, except those in quarantine.
     open: BTreeMap<CallId, Open>,
@@ -150,8 +150,8 @@ struct State {
     stuck: LogLimit<()>,
 }
 
-/// The numbers of all threads, of idle threads and of running threads of one kind. The kind is pool threads or extra
-/// threads. The threads of abandoned calls are not counted.
+/// The counts of the pool threads, or of the extra threads: how many there are, how many are idle, and how many run a
+/// call. The threads of abandoned calls are not counted.
 #[derive(Debug, Default)]
 struct ThreadCounts {
     threads: usize,
@@ -194,8 +194,8 @@ struct RunningCall {
 
 /// The time for which an extra thread waits for another call before it ends.
 const EXTRA_THREAD_TIME: Duration = Duration::from_secs(1);
-/// The longest time for which the pool waits until a killed process has ended. This time is long, because a killed
-/// process ends only after all its memory was freed, and freeing much memory takes long.
+/// The longest time for which the pool waits until the process of a kernel has ended after it was killed. This time is
+/// long, because a killed process ends only after all its memory was freed, and freeing much memory takes long.
 const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
@@ -205,8 +205,8 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Starts the pool threads. When a call has run and [`Pool::next_done`] can return its end, the thread that ran the
-    /// call calls `wake`.
+    /// Starts the pool threads. When a call has run and [`Pool::next_done`] can return it, the thread that ran the call
+    /// calls `wake`.
     ///
     /// # Errors
     /// Fails if no thread can be started.
@@ -285,8 +285,8 @@ impl Pool {
         self.0.lock().done.pop_front()
     }
 
-    /// Returns the time at which the caller must call [`Self::expire`] next, or `None` if no call waits and no call
-    /// runs, except abandoned calls.
+    /// Returns the time at which the caller must call [`Self::expire`] next. Abandoned calls have no deadline. The
+    /// result is `None` if no other call waits or runs.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
@@ -348,8 +348,8 @@ impl Pool {
     }
 
     /// Closes the pool, waits until every call has returned or `deadline` has passed, and requests the remaining
-    /// functions to stop. Returns the number of threads that are still in a function. If a function never returns, its
-    /// thread runs until the process ends.
+    /// functions to stop. Returns the number of threads that have not ended. If a function never returns, its thread
+    /// runs until the process ends.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
         let mut state = self.0.lock();
@@ -519,7 +519,8 @@ fn take_returned(pool: &Weak<Shared>, returned: &mpsc::Receiver<(EndedCall, Sour
     priority::nicer_by(priority::POOL_THREAD);
     while let Ok((done, peer)) = returned.recv() {
         // Dropping `done` deregisters the regions of the call, which may take long, so `done` is dropped before the
-        // lock is taken. The abandoned call is counted until its regions are dropped.
+        // lock is taken. The schedule counts the call as an abandoned call of its source network until its regions are
+        // dropped.
         drop(done);
         let Some(shared) = pool.upgrade() else { return };
         let mut state = shared.lock();

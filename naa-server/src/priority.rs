@@ -9,8 +9,8 @@
 /// priority is higher than the priority of pool threads.
 pub(crate) const POOL_THREAD: i32 = 10;
 /// The number that an extra thread adds to its nice value. An extra thread is started for a source network while all
-/// pool threads are taken. The priority of an extra thread is higher than the priority of pool threads, so that the
-/// source network for which the extra thread was started is served at once.
+/// pool threads are taken. An extra thread has a higher priority than pool threads, so that the source network of this
+/// thread is served at once.
 pub(crate) const EXTRA_THREAD: i32 = 5;
 
 /// A thread of this process.

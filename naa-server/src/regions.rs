@@ -141,7 +141,7 @@ impl SessionRegions {
         Self { _process_files: process_files, ..self }
     }
 
-    /// Returns parameters and internal regions in the order in which functions see them.
+    /// Returns the parameters and internal regions in the order in which functions get them.
     pub fn views(&self) -> impl ExactSizeIterator<Item = View> {
         let count = self.views.as_ref().map_or(self.regions.len(), |views| views.all.len());
         (0..count).map(|at| match &self.views {
@@ -169,9 +169,9 @@ impl SessionRegions {
     pub(crate) fn settle(&mut self) {
         let shared = self.views.is_some();
         for region in &mut self.regions {
-            // If the host sent a layout block, a region may have both inputs and outputs, so all regions are copied. If
-            // the host sent no layout block, each parameter has a region of its own, and only the regions of outputs
-            // are copied.
+            // If the host sent a layout block, inputs and outputs can lie in the same region, so all regions are
+            // copied. If the host sent no layout block, each parameter has a region of its own, and only the regions of
+            // outputs are copied.
             if shared || region.flags.contains(RegionFlags::OUTPUT) {
                 region.allocation.settle();
             }
@@ -229,7 +229,7 @@ pub(crate) struct Params<'a> {
 
 impl Params<'_> {
     /// Returns a scatter-gather element of `length` bytes that starts at `offset` in the parameter with the index
-    /// `param`. The element may extend beyond the end of the parameter, because one WRITE may take the bytes of several
+    /// `param`. The element can extend beyond the end of the parameter, because one WRITE can take the bytes of several
     /// parameters in a region.
     pub(crate) fn sge(&self, param: usize, offset: u64, length: u32) -> Option<Sge> {
         let (region, start) = match &self.regions.views {

@@ -76,7 +76,7 @@ impl Server {
     /// reason.
     ///
     /// # Errors
-    /// Fails with [`StartError::Device`] if the device or its listener cannot be opened, and with
+    /// Fails with [`StartError::Device`] if the device or its listener cannot be opened. Fails with
     /// [`StartError::Environment`] if the environment variable `NAA_PROVIDER` names no provider. Fails with
     /// [`StartError::Thread`] if the operating system cannot start a thread.
     pub fn start(config: Config, registry: Registry) -> Result<Self, StartError> {
@@ -87,7 +87,7 @@ impl Server {
     /// which hosts subscribe to the loop service.
     ///
     /// # Errors
-    /// Fails with [`StartError::Device`] if the device or its listener cannot be opened, and with
+    /// Fails with [`StartError::Device`] if the device or its listener cannot be opened. Fails with
     /// [`StartError::Environment`] if the environment variable `NAA_PROVIDER` names no provider. Fails with
     /// [`StartError::Thread`] if the operating system cannot start a thread.
     pub fn start_with(
@@ -161,7 +161,7 @@ impl Server {
     }
 
     /// Shuts the server down: it accepts no more sessions, lets running calls finish and disconnects from hosts. After
-    /// `timeout`, the server disconnects in any case.
+    /// `timeout`, the server disconnects even if calls are still running.
     pub fn shutdown(mut self, timeout: Duration) {
         self.orders.drain.store(true, Ordering::Release);
         let deadline = Instant::now() + timeout;

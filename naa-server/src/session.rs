@@ -1,4 +1,5 @@
-//! The session of one host. A session handles its host's messages and the completions of its work requests.
+//! The server's end of a session with one host. It handles the host's messages and the completions of the session's
+//! work requests.
 
 use std::{
     net::SocketAddr,
@@ -68,18 +69,18 @@ pub enum SessionEnd {
     Local(#[from] mrsp::accelerator::LocalError),
 }
 
-/// The state of a call, which decides who has the session's regions.
+/// The state of the session's call, which decides who uses the session's regions.
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// The session has no call, so the regions are in the session, and the host may write them.
+    /// The session has no call. The `ServerSession` has the regions, and the host may write them.
     No,
     /// The inputs of a call have arrived, but the response to the previous call is not acknowledged yet.
     Waiting(CallRequest),
-    /// A pool thread has the regions.
+    /// The thread pool has the regions, and executes the call.
     Pooled(CallId),
-    /// A function that exceeded its time has the regions.
+    /// The call timed out, but its function still runs and uses the regions.
     Lost,
-    /// A loop service has the regions until the session ends.
+    /// A loop service uses the regions until the session ends.
     Streaming,
 }
 
@@ -89,9 +90,9 @@ pub(crate) enum Calling {
 pub struct ServerSession {
     /// The CM's identifier of the connection.
     pub id: CmId,
-    /// The serial number of the session, which is a part of the number of each work request. The queue pair number
-    /// cannot take the place of the serial number, because a device may reuse a queue pair number while completions of
-    /// the earlier queue pair are still queued.
+    /// The serial number of the session, which is a part of the number of each work request. A queue pair number cannot
+    /// take its place: a device may reuse a queue pair number while completions of the earlier queue pair are still
+    /// queued.
     pub(crate) serial: u64,
     /// The address of the host.
     pub peer: SocketAddr,
@@ -222,10 +223,11 @@ impl ServerSession {
         Ok(session)
     }
 
-    /// Posts a receive. Session setup posts receives for the AAR and for the first call. Before each response, a
-    /// receive for the next call is posted, except if the call timed out and its function still runs. All receives use
-    /// the message buffer. A receive that is posted for a call therefore also has room for an MRSP message. If a host
-    /// sends an MRSP message at a wrong time, the session can receive it and reply with an ERR.
+    /// Posts a receive for the host's next message or call. Session setup posts receives for the AAR and for the first
+    /// call. Before each response, a receive for the next call is posted, except if the call timed out and its function
+    /// still runs. All receives use the message buffer. A receive that is posted for a call therefore also has room for
+    /// an MRSP message. If a host sends an MRSP message at a wrong time, the session can receive it and reply with an
+    /// ERR.
     fn post_receive(&self) -> Result<(), verbs::Error> {
         let all = self.message.sge(0, self.message.memory().len() as u32);
         self.qp.post_recv(&RecvWr { wr_id: number(self.serial, RECEIVE), sges: &[all] })
@@ -351,9 +353,9 @@ impl ServerSession {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
             // On a device that does not revoke access, peers keep the access that a region gets at its registration.
-            // The region is therefore registered only with the access that the host needs. The host does not have to
-            // write an output. If parameters share no regions, the region of an output is therefore registered without
-            // access for peers.
+            // The region is therefore registered only with the access that the host needs. The host does not write
+            // outputs. The region of an output is therefore registered without access for peers, unless parameters
+            // share regions.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {
@@ -422,7 +424,8 @@ impl ServerSession {
         posted.map_err(|(_, error)| error.into())
     }
 
-    /// Sends a message and closes the session after the message is acknowledged.
+    /// Refuses the host for the reason `why`. Sends the MRSP message `message`, and closes the session after the
+    /// message is acknowledged.
     fn refuse(&mut self, message: &[u8], why: SessionEnd) -> Result<(), SessionEnd> {
         self.closing = true;
         self.refused = Some(why);

@@ -1,4 +1,4 @@
-//! If a machine has no free memory, calls are refused and the process continues.
+//! If a process gets no more memory, calls of built-in functions are refused and the process continues.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::{env, process::Command};
 use common::{calls, calls::TestCall};
 use mrsp::{ReturnCode, builtin};
 
-/// The address space of the child process in KiB.
+/// The limit of the child process's address space, in KiB.
 const LIMIT: usize = 1 << 20;
 const MIB: usize = 1 << 20;
 /// The environment variable that is set for the child process, which runs this test program.

@@ -59,8 +59,8 @@ fn peak(work: impl FnOnce()) -> usize {
     (PEAK.get() - before) as usize
 }
 
-/// The number of bytes that a call may allocate beyond its bound: for lists of parameters, texts of errors, and
-/// thread-local variables of libraries.
+/// The number of bytes that a call may allocate in addition to its scratch memory. They are for lists of parameters,
+/// texts of errors, and thread-local variables of libraries.
 const SLACK: usize = 16 << 10;
 
 /// Returns calls that make functions allocate as much scratch memory as they can. Each element has the arguments of a
@@ -69,7 +69,8 @@ fn greedy() -> Vec<(Arguments, Vec<Vec<u8>>, usize)> {
     let mut all = Vec::new();
     let mut lengths: Vec<usize> = (1..300).chain((300..66_000).step_by(641)).collect();
     // These lengths include primes, powers of small primes, and products of a prime and a small number. Some of them
-    // are close to 65536, which is the longest length that the function passes to rustfft as a whole.
+    // are close to 65536. Up to this length, the crate rustfft computes a transform as a whole. A longer transform is
+    // composed of shorter ones.
     lengths.extend([2187, 2197, 16_381, 32_749, 40_487, 49_999, 65_519, 65_521, 65_536, 65_537, 1 << 17]);
     lengths.extend([4 * 65_519, 3 * 65_537, 100_003, 300_007]);
     for n in lengths {

@@ -81,7 +81,8 @@ fn everything_is_sorted_as_the_standard_library_does() {
     let mut random = random();
     for len in LENGTHS {
         let mut data = words(&mut random, len);
-        // The data starts with special floats. 0.0 occurs twice among them.
+        // The data starts with six special floats: NaNs, zeros of both signs, and infinity. The value 0.0 occurs twice
+        // among them.
         for (word, special) in data.iter_mut().zip([f64::NAN, -f64::NAN, 0.0, -0.0, f64::INFINITY, 0.0]) {
             *word = special.to_bits();
         }
@@ -106,8 +107,8 @@ fn everything_is_sorted_as_the_standard_library_does() {
     }
 }
 
-/// Returns the number of values in each bin, which is found by comparing each value with the edges of the bins. Three
-/// more numbers follow: the values below `lo`, the values from `hi` on, and the NaNs.
+/// Returns the number of values in each bin. The function finds the bin of a value by comparing the value with the
+/// edges of the bins. Three more numbers follow: the values below `lo`, the values from `hi` on, and the NaNs.
 fn by_edges(values: &[f64], bins: usize, lo: f64, hi: f64) -> Vec<u64> {
     let mut counts = vec![0; bins + 3];
     for &x in values {

@@ -1,4 +1,5 @@
-//! The table in docs/reference/functions.md must have the same rows as `BOUNDS`.
+//! Checks that the table in docs/reference/functions.md has the same rows as `BOUNDS`, which contains the bounds of
+//! memory and time of all built-in functions.
 
 use mrsp::builtin;
 use naa_server::functions::bounds::{BOUNDS, Bounds};

@@ -314,7 +314,8 @@ fn hostile_calls_never_panic() {
         match random.next_u32() % 4 {
             0 => used[1..].fill(0),
             1 => used[3..].fill(0),
-            // In several functions, word 1 is the code of an element type. All valid codes are below 8.
+            // In the argument blocks of several functions, the word with the index 1 is the code of an element type.
+            // All valid codes are below 8.
             2 => used[1] %= 8,
             _ => {}
         }

@@ -71,7 +71,8 @@ fn dgemm_agrees_with_the_definition() {
         let [m, n, k] = shape;
         let a: Vec<f64> = (0..m * k).map(|_| unit(&mut random)).collect();
         let b: Vec<f64> = (0..k * n).map(|_| unit(&mut random)).collect();
-        // C contains NaNs before the call, because the old content of C must not change the product.
+        // The old content of C must not change the product. C contains NaNs before the call, so any use of the old
+        // content would make the product NaN.
         let mut c = vec![f64::NAN; m * n];
         dgemm::compute(shape, &a, &b, &mut c).unwrap();
         for (at, &got) in c.iter().enumerate() {
@@ -85,8 +86,8 @@ fn dgemm_agrees_with_the_definition() {
 #[test]
 fn dgemm_in_tiles_gives_the_bits_of_a_product_without_tiles() {
     let mut random = random();
-    // In at least one of these shapes, m needs several tiles, and the last of these tiles is only partly full. The same
-    // is true for n and for k.
+    // For each of m, n and k, at least one of these shapes needs several tiles, and the last of these tiles is only
+    // partly full.
     for [m, n, k] in [[130, 2048, 1030], [700, 1025, 257], [3, 1024, 512], [9000, 70, 300]] {
         let mut numbers = |len| (0..len).map(|_| f64::from(random.next_u32()) - 2e9).collect::<Vec<_>>();
         let (a, b) = (numbers(m * k), numbers(k * n));
@@ -224,8 +225,8 @@ fn a_short_output_is_told_the_size_it_needs() {
         for room in [0, 1, 99_999] {
             assert_eq!((codec.decompress)(&packed, &mut vec![0; room]), too_small(100_000));
         }
-        // The second of these frames does not state its content size, so the needed size of the output may be unknown.
-        // This test therefore does not check the field `needed` of the failure.
+        // The second of these frames does not state its content size, so the field `needed` of the failure can be
+        // `None`. This test therefore does not check the field.
         let frames = (codec.tool)().concat();
         let result = (codec.decompress)(&frames, &mut [0; 40]);
         assert!(matches!(result, Err(CallFailure::OutputTooSmall { .. })), "{result:?}");

@@ -84,7 +84,8 @@ fn a_host_whose_access_is_not_taken_back_changes_nothing_under_a_function() {
     second.memory().write(0, &[50; 100]);
     host.begin(&[(regions[0], &first)], 0x80 | 100);
     assert_eq!(first_byte.recv_timeout(TIMEOUT), Ok(5));
-    // This WRITE breaks the protocol, and it succeeds because the device does not revoke access.
+    // This WRITE breaks the protocol, because the call is running. The WRITE succeeds, because the server's device does
+    // not revoke the host's access to the region.
     host.write_as(BEHIND, &regions[0], &second);
     host.wait(|host| {
         let mut acknowledged = false;
@@ -110,7 +111,7 @@ fn serve(ip: &str, max_slots: u8) -> Server {
 #[derive(Debug, PartialEq, Eq)]
 enum Received {
     Message(Vec<u8>),
-    /// The immediate and the length in bytes of the last WRITE.
+    /// The immediate of the response, and the length in bytes of the response's last WRITE.
     Response(u32, u32),
     Disconnect,
 }

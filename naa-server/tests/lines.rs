@@ -25,11 +25,11 @@ fn a_flood_of_one_peer_is_a_line_a_second_and_leaves_the_lines_of_others() {
             assert_eq!(lines.take(peer(2), now), Some(0));
         }
     }
-    // Eight lines are written at once, and one line in each second afterwards.
+    // The log limit permits eight lines of a source network without a pause, and then one line in each second.
     assert_eq!(written, 8 + 19);
     // A written line reports the number of lines that were left out before it. The lines that were left out after the
-    // last written line are therefore not in `left_out`. There are at most 1000 such lines, because the test causes
-    // 1000 lines in each second, and one line in each second is written.
+    // last written line are therefore not in `left_out`. There are at most 1000 such lines. The last written line was
+    // written in the last second of the test, and the test causes 1000 lines in each second.
     assert!((18_900..=20_000 - written).contains(&left_out), "{left_out}");
 }
 

@@ -64,8 +64,8 @@ fn probe(
     Arc::new(Probe(info, run))
 }
 
-/// Makes a function that waits at `gate`. Returns a gate that the function opens when it begins to run, and the
-/// function.
+/// Makes a function that waits at `gate`. Returns a second gate and the function. The function opens the second gate
+/// when it begins to run.
 fn hanging(gate: &Arc<Gate>) -> (Arc<Gate>, Arc<dyn Function>) {
     let (gate, running) = (gate.clone(), Arc::new(Gate::default()));
     let started = running.clone();

@@ -7,8 +7,8 @@ use verbs::Memory;
 use super::Bridge;
 use crate::ring::{BridgeRing, RingTransport};
 
-/// The ring of a local worker that ended, or the staging ring of a remote worker that ended. Only the bridge can write
-/// the memory of this ring.
+/// The ring of a local worker that ended, or the staging ring of a remote worker that ended. The bridge keeps the ring,
+/// because events in it may be delivered again. Only the bridge can write the memory of this ring.
 #[derive(Debug)]
 pub(super) struct Kept {
     worker: WorkerId,

@@ -32,8 +32,9 @@ impl TooLong {
         self.events
     }
 
-    /// Counts the event of a segment, except if the event was counted already. A segment belongs to a new event if at
-    /// least `timeout` has passed since the last segment with the same sender and event key.
+    /// Adds the event of a segment to the number of events that are too long, unless this event was counted already. A
+    /// segment belongs to a new event if at least `timeout` has passed since the last segment with the same sender and
+    /// event key.
     fn segment(&mut self, now: Time, source: IpAddr, name: EventKey, timeout: Duration) {
         let known = self.recent.iter_mut().find(|(from, its, _)| *from == source && *its == name);
         match known {

@@ -35,9 +35,9 @@
 //! ```
 //!
 //! # Source
-//! The source of the protocol is the EJFAT technical design overview. Where E2SAR 0.3.2 and ESnet's P4 data plane
-//! (udplb) differ from the EJFAT technical design overview, this crate follows the wire format of E2SAR and udplb. All
-//! integers of EJFAT are big-endian.
+//! The source of the protocol is the EJFAT technical design overview. The wire format of E2SAR 0.3.2 and ESnet's P4
+//! data plane (udplb) differs from this document in some points. In these points, the crate follows E2SAR and udplb.
+//! All integers of EJFAT are big-endian.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

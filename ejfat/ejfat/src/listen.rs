@@ -123,7 +123,7 @@ impl fmt::Display for PortChoice {
 ///
 /// # Errors
 /// Fails with [`ListenError::Brackets`] if the text is an IPv6 address with a port and without brackets. Fails with
-/// [`ListenError::Address`] if the text is not an address for any other reason.
+/// [`ListenError::Address`] for every other text that is not an address.
 pub fn ip_and_port(text: &str) -> Result<(IpAddr, Option<u16>), ListenError> {
     if let Ok(at) = text.parse::<SocketAddr>() {
         return Ok((at.ip(), Some(at.port())));

@@ -6,9 +6,10 @@
 //! ```
 //!
 //! The scheme `ejfats` stands for TLS. Programs read the URI from the environment variable EJFAT_URI. The parser
-//! accepts all forms that E2SAR and udplbd write: data addresses with a port, with a range of ports or without a port,
-//! IPv6 addresses with or without brackets, several `sync` addresses, `&` instead of `?`, percent-encoding, and unknown
-//! keys. All URIs are written in one form, even URIs that were parsed from another accepted form.
+//! accepts all forms that E2SAR and udplbd write. A data address can have a port, a range of ports or no port, and an
+//! IPv6 address can be written with or without brackets. The parser also accepts several `sync` addresses, `&` instead
+//! of `?`, percent-encoding, and unknown keys. All URIs are written in one form, even URIs that were parsed from
+//! another accepted form.
 
 mod percent;
 
@@ -24,7 +25,7 @@ use crate::wire::DATA_PORT;
 /// The name of the environment variable that contains the URI.
 pub const VARIABLE: &str = "EJFAT_URI";
 
-/// The parts of a URI.
+/// The parts of an EJFAT URI.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EjfatUri {
     /// True if the scheme is `ejfats`, which stands for TLS.
@@ -46,11 +47,11 @@ pub struct EjfatUri {
     pub sync: Vec<SocketAddr>,
     /// The id of a worker session.
     pub session: Option<String>,
-    /// The keys that this parser does not support, with their values, in the order of the text.
+    /// The keys that this parser does not support, with their values, in the order in which they stand in the URI.
     pub other: Vec<(String, String)>,
 }
 
-/// A data address of a load balancer.
+/// A data address, which is an address of a load balancer to which segments are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataAddress<A> {
     /// The IP address of the load balancer.
@@ -60,7 +61,7 @@ pub struct DataAddress<A> {
 }
 
 impl<A: Copy + Into<IpAddr>> DataAddress<A> {
-    /// Returns the address with the first port.
+    /// Returns the IP address together with the first of the UDP ports.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip.into(), *self.ports.start())
     }

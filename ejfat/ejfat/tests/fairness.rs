@@ -106,7 +106,7 @@ fn memory_filled_by_many_made_up_senders_does_not_starve_a_proven_one() {
     (0..20).for_each(|round| flood(&mut reassembler, round));
     // The honest sender's event takes half of all memory. Until the event is complete, the honest sender has less than
     // half. Whenever the memory is full, the attackers therefore have more than half of it. The attackers never
-    // completed an event, so only attackers then lose events.
+    // completed an event. If such senders have more than half of the memory, only they lose events.
     let mut complete = false;
     for page in 0..512u32 {
         let placed = reassembler.handle(NOW, HONEST, &segment(7, page * 4096, 512 * 4096, &[1; 4096]));
@@ -207,10 +207,10 @@ fn claims_evict_nothing(page: u32, events: u32, length: u32, payload: &[u8], att
 
 #[test]
 fn a_claim_for_which_enough_cannot_be_given_up_evicts_nothing() {
-    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`, so there is no
-    // room for an attacker's event of 64 KiB without evictions. The reassembler evicts at most sixteen open events for
-    // a new event. Sixteen events of the honest sender are together shorter than one event of the attacker, so their
-    // eviction would not make enough room.
+    // The sum of the lengths of the honest sender's 260 open events is just below `Config::max_claimed`. There is
+    // therefore no room for an attacker's event of 64 KiB without evictions. The reassembler evicts at most sixteen
+    // open events for a new event. Sixteen events of the honest sender are together shorter than one event of the
+    // attacker, so their eviction would not make enough room.
     claims_evict_nothing(1, 260, 4032, &[1; 8], 1);
 }
 
@@ -276,7 +276,8 @@ fn a_stream_gets_a_seat_as_soon_as_one_is_free() {
     reassembler.release(first);
     open(&mut reassembler, 4, 3);
     assert!(has_entry(&reassembler, 3) && !has_entry(&reassembler, 1));
-    // The reassembler remembers a sender that completed an event until one minute after the sender's last datagram.
+    // If a sender has completed an event, the reassembler remembers the sender for one minute after the sender's last
+    // datagram.
     let minute = 60_000_000_000;
     let proven = reassembler.handle(Time(5), HONEST, &of_stream(2, 2, 100, 200, &[1; 100])).unwrap();
     assert!(proven.complete && reassembler.release(proven.id));

@@ -1,5 +1,5 @@
-//! Tests with hostile datagrams, which try to crash a receiver, to corrupt events or to fill memory. Hostile datagrams
-//! must not affect the events of an honest sender.
+//! Tests with the datagrams of hostile senders, who try to crash a receiver, to corrupt events or to fill memory. These
+//! datagrams must not affect the events of an honest sender.
 
 mod common;
 
@@ -119,14 +119,14 @@ fn touched_pages_are_bounded() {
     assert_eq!(most, worker.config().memory);
 }
 
-/// Sends 200 events of an honest sender, with `every` hostile datagrams before each segment. Returns the worker and the
-/// number of delivered events.
+/// Sends 200 events of an honest sender, and hostile datagrams before each segment of these events. `every` is the
+/// number of hostile datagrams before each segment. Returns the worker and the number of delivered events.
 fn beside(hostile: impl Fn(&mut Random, u64) -> (Option<IpAddr>, Vec<u8>), every: u64) -> (WorkerModel, u64) {
     let mut worker = WorkerModel::new(small());
     let random = &mut Random::new(1, 0);
-    // If the senders that never completed an event together have more than half of all open events, or of the memory of
-    // all open events, only these senders lose events. To be none of these senders, the honest sender completes an
-    // event before the hostile datagrams begin.
+    // If the senders that never completed an event have together more than half of all open events, only these senders
+    // lose events. The same is true if they have more than half of the memory of all open events. The honest sender
+    // completes an event here, so that it is not one of these senders.
     worker.event(NOW, HONEST, &segment(u64::MAX, 0, 1, &[1])).unwrap();
     let mut delivered = 0;
     for event in 0..200u64 {
@@ -191,8 +191,8 @@ fn a_receiver_that_does_not_release_keeps_what_it_has() {
     assert_eq!(whole(&mut reassembler, 2).unwrap_err(), SegmentDropCause::Duplicate);
 }
 
-/// A late segment of a released event is refused as a duplicate, even if the caller gave `poll_given_up` a time that is
-/// earlier than the event's arrival.
+/// A late segment of a released event is refused as a duplicate. This is so even if the caller gave `poll_given_up` a
+/// time that is earlier than the event's arrival.
 #[test]
 fn who_asks_by_an_earlier_time_knows_duplicates_all_the_same() {
     let mut reassembler = Reassembler::new(small()).unwrap();

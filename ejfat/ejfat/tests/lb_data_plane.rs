@@ -241,8 +241,8 @@ fn a_forged_tick_beyond_the_horizon_stands_in_nobodys_way() {
     plane.stage(lb_tables(0, 1), 11).unwrap();
     route_of(&mut plane, 0, 1000);
     assert_eq!(plane.newest_tick(lb(0)), Some(1000));
-    // A load balancer with a horizon forgets no routed tick. So tables that begin at a routed tick are refused even
-    // after a long pause of the senders, for which the calls of `age` stand.
+    // The calls of `age` stand for a long pause of the senders. A load balancer with a horizon forgets no routed tick
+    // during such a pause, so tables that begin at a routed tick are still refused.
     (0..3).for_each(|_| plane.age());
     let late = plane.stage(lb_tables(0, 2), 1000);
     assert_eq!(late, Err(StageError::Routed { from: 1000, newest: 1000 }));
@@ -445,8 +445,8 @@ fn ticks_that_an_engine_routed_are_not_forgotten_beside_a_far_tick_of_another_en
     plane.set_horizon(lb(0), 1000);
     plane.absorb(&counted(beyond(2, 2000, far)));
     // The second engine counts the ticks 600 and 900 as above the horizon, because its horizon was still 500 when it
-    // routed them. The horizon of `plane` is already 1000, so `plane` remembers the higher of these two ticks as
-    // routed.
+    // routed them. Both ticks are below the horizon of `plane`, which is already 1000. The higher one, 900, is now the
+    // highest tick that `plane` remembers as routed.
     plane.absorb(&counted(beyond(2, 600, 900)));
     assert_eq!((plane.newest_tick(lb(0)), plane.beyond(lb(0))), (Some(900), Some(beyond(4, 2000, far))));
     let late = plane.stage(lb_tables(0, 1), 900);

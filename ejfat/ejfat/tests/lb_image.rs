@@ -59,7 +59,8 @@ fn find(image: &Image, table: ImageTable, of: u128, address: IpAddr) -> Option<u
 }
 
 /// Returns the index of the entry in `ImageTable::Ranges` for the range that contains `key`. `key` consists of the
-/// number of a load balancer and a tick. The function finds the index by searching the tree in `ImageTable::Begins`.
+/// number of a load balancer and a tick. The table `ImageTable::Begins` is a search tree in which the function finds
+/// the index.
 fn range(image: &Image, key: (u128, u128)) -> usize {
     let mut place = 1;
     while place < ImageTable::Begins.entries() {

@@ -147,9 +147,9 @@ fn slots_far_apart_are_the_models() {
     assert!(seeds() < 60 || routed > 500, "only {routed} packets had a route");
 }
 
-/// Splits the ticks that `node` and `range` have in common into as few values of `TickPrefix` as possible, and returns
-/// the number of these values. Each argument consists of the first tick and the last tick of a range. The ticks of
-/// `node` are the ticks of one `TickPrefix`.
+/// Returns the smallest number of `TickPrefix` values that together have exactly the ticks which are in both `node` and
+/// `range`. Each argument consists of the first tick and the last tick of a range. The ticks of `node` are the ticks of
+/// one `TickPrefix`.
 fn fewest(node: (u64, u64), range: (u64, u64)) -> usize {
     if node.1 < range.0 || range.1 < node.0 {
         return 0;

@@ -223,8 +223,8 @@ fn random_bytes() {
         for _ in 0..100 {
             let mut bytes = vec![0; random.below(120) as usize];
             random.fill(&mut bytes);
-            // Some packets begin with a part of a valid header and have a correct length field, so that `rewrite` does
-            // not refuse them at its first checks.
+            // Some packets begin with a part of a valid header, and their length field is correct. The purpose is that
+            // `rewrite` does not refuse them at its first checks.
             let length = (bytes.len() as u16).to_be_bytes();
             if bytes.len() >= 40 && random.chance(700_000) {
                 let like = packet(random.pick(&[V4, V6]), 0, b"").bytes();

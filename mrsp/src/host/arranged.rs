@@ -15,11 +15,11 @@ pub(super) struct Arranged {
     entries: Vec<LayoutEntry>,
     /// The numbers of the parameters, in the order in which the parameters lie in the accelerator's regions.
     order: Vec<u8>,
-    /// The host sends an input from the staging region if the input lies in the first `staged` bytes of the
-    /// accelerator's region 0.
+    /// The length in bytes of the first part of the accelerator's region 0. The host sends the inputs that lie in this
+    /// part from the staging region.
     staged: u32,
-    /// The offset in the staging region at which bytes with the value 0 begin. A gathered WRITE sends these bytes for
-    /// the gaps between parameters.
+    /// The offset in the staging region at which bytes with the value 0 begin. A gathered WRITE fills the gaps between
+    /// parameters with these bytes.
     zeros: u32,
 }
 
@@ -45,8 +45,8 @@ impl SentPart {
         self.offset() + u64::from(self.bytes)
     }
 
-    /// Returns the number of bytes that lie between this part and the part `next` in the accelerator's region, or
-    /// `None` if one WRITE must not cover both parts.
+    /// Returns the number of bytes between this part and the part `next` in the accelerator's region. Returns `None` if
+    /// one WRITE must not cover both parts.
     fn gap_to(&self, next: &Self) -> Option<u32> {
         let whole = self.end() == self.entry.end() && next.start == 0;
         let gap = next.offset().checked_sub(self.end())?;
@@ -99,8 +99,8 @@ impl Arranged {
         plan.push_to(param, offset, length, region.addr.wrapping_add(next.offset()), region.rkey);
     }
 
-    /// Adds the part `next` to the plan's last WRITE, and returns true. The last WRITE must end with the part `before`.
-    /// Returns false and adds nothing if one WRITE cannot cover both parts.
+    /// Adds the part `next` to the plan's last WRITE, which must end with the part `before`. Returns true if the part
+    /// was added. Returns false and adds nothing if one WRITE cannot cover both parts.
     fn joins(&self, before: &SentPart, next: &SentPart, plan: &mut CallPlan) -> bool {
         let Some(gap) = before.gap_to(next) else { return false };
         let bytes = u64::from(gap) + u64::from(next.bytes);

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 use crate::region::RegionFlags;
 
 /// The layout of parameters in the accelerator's regions, which also decides by which WRITEs the parameters are sent. A
-/// region has at most 2 GiB. If the parameters of a layout with one region need more than that together, the
-/// accelerator has several regions instead of one.
+/// region has at most 2 GiB. If a layout has one region for all parameters and they need more than 2 GiB together, the
+/// accelerator has several regions instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layout {
     /// The layout with one region and one WRITE for each parameter. Every accelerator supports the symmetric layout.
@@ -32,8 +32,8 @@ impl Layout {
     pub const PACKED: Self = Self::Packed { threshold: 65_536 };
     /// The number by which `threshold` of [`Self::Packed`] is divided for parameters that are not outputs. In the
     /// packed layout, such a parameter is copied through the staging region if its size is at most the quotient. The
-    /// limit for outputs is `threshold` itself, because copying an output together with other outputs saves a WRITE.
-    /// Copying an input saves only a scatter-gather element, so the limit for inputs is lower.
+    /// limit for outputs is `threshold` itself. This limit is higher, because copying an output together with other
+    /// outputs saves a WRITE. Copying an input saves only a scatter-gather element.
     pub const INPUT_SHARE: u32 = 16;
 
     /// Returns true if the host copies a parameter of `bytes` bytes through its staging region, provided that the

@@ -49,7 +49,7 @@ impl Placed {
     }
 }
 
-/// The error for parameters that cannot be placed in shared regions.
+/// The error for parameters to which [`place`] can give no locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unplaceable {
     /// The session has more parameters than a layout block can have layout entries. The value is the number of

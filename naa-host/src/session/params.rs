@@ -164,10 +164,11 @@ impl Session {
             .map_err(|source| Error::Status { peer: self.connection.peer, source })
     }
 
-    /// Adds the detail of the status block to `error`, if `error` is the failure of a function and the status block
-    /// describes this failure. The detail explains the failure more closely than the return code does. If a session
-    /// makes several calls, the program must clear the status block before each call. Otherwise, this method may use
-    /// the status block of an earlier call for the failure of the last call.
+    /// Adds the detail of the status block to an `error` that is the failure of a function. Returns `error` unchanged
+    /// if it is another error, or if the status block does not describe this failure. The detail explains the failure
+    /// more closely than the return code does. If a session makes several calls, the program must clear the status
+    /// block before each call. Otherwise, this method may use the status block of an earlier call for the failure of
+    /// the last call.
     pub fn with_detail(&self, error: Error) -> Error {
         match (error, self.status_block()) {
             (Error::Function { peer, function, code, .. }, Ok(status))

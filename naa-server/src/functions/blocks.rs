@@ -33,8 +33,8 @@ pub(super) struct CallData<'a> {
 
 impl<'a> CallData<'a> {
     /// Takes input `index` and returns the first `bytes` bytes of this input. Fails if the call has no such input, if
-    /// the region of the input was already taken, or if the input has fewer than `bytes` bytes. The caller passes
-    /// `None` as `bytes` if the requested length does not fit in a `u64`, and the method then fails.
+    /// the region of the input was already taken, or if the input has fewer than `bytes` bytes. If the requested length
+    /// does not fit in a `u64`, the caller passes `None` as `bytes`, and the method fails.
     pub(super) fn input(&mut self, index: usize, bytes: Option<u64>) -> Result<&'a [u8], CallFailure> {
         let region = self.parts.take_input(index).ok_or_else(|| missing("input", index))?;
         let (size, bytes) = (region.len(), bytes.and_then(|bytes| usize::try_from(bytes).ok()));
@@ -49,8 +49,8 @@ impl<'a> CallData<'a> {
     }
 
     /// Takes output 1 and returns the first `bytes` bytes of this output. Fails with [`CallFailure::OutputTooSmall`] if
-    /// output 1 has fewer than `bytes` bytes. The caller passes `None` as `bytes` if the requested length does not fit
-    /// in a `u64`, and the method then fails.
+    /// output 1 has fewer than `bytes` bytes. If the requested length does not fit in a `u64`, the caller passes `None`
+    /// as `bytes`, and the method fails.
     pub(super) fn output_of(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], CallFailure> {
         let region = self.output()?;
         let len = bytes.and_then(|bytes| usize::try_from(bytes).ok());
@@ -67,8 +67,8 @@ impl<'a> CallData<'a> {
 
     /// Takes output 1 for a computation in place, and returns the first `bytes` bytes of this output. If input 1 and
     /// output 1 are different regions, the first `bytes` bytes of input 1 are copied to output 1. Fails for the same
-    /// reasons as [`input`](Self::input) and [`output_of`](Self::output_of), and with the error of [`Stop::check`] if
-    /// this check fails during the copy.
+    /// reasons as [`input`](Self::input) and [`output_of`](Self::output_of). Also fails if [`Stop::check`] fails during
+    /// the copy, and then returns the error of this check.
     pub(super) fn input_in_output(&mut self, bytes: Option<u64>) -> Result<&'a mut [u8], CallFailure> {
         if self.is_in_place() {
             return self.output_of(bytes);

@@ -3,8 +3,8 @@
 //! inline call.
 //!
 //! Scratch memory is charged to the calling session before it is allocated. The limits of the session, of its source
-//! network and of the server include scratch memory. A call whose scratch memory would exceed one of the limits of
-//! session, source network and server is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
+//! network and of the server include scratch memory. If a call's scratch memory would exceed one of these three limits,
+//! the call is refused with [`OVER_LIMIT`](mrsp::ReturnCode::OVER_LIMIT).
 
 use mrsp::{
     FunctionCode,

@@ -82,9 +82,9 @@ pub fn compute(direction: FftDirection, data: &mut [Complex64]) -> Result<(), Ca
     transform(direction, None, data, ScratchQuota::UNLIMITED, &Stop::never())
 }
 
-/// Returns the plan by which rustfft alone makes a transform of `len` numbers. Programs compare
-/// the results and the speed of this crate's transforms with the plan. If a program calls this function instead of
-/// rustfft, the compiler does not compile the generic algorithms of rustfft a second time.
+/// Returns the object with which the crate rustfft transforms `len` numbers, also for long lengths. Programs compare
+/// the results and the speed of this crate's transforms with those of this object. If a program calls this function
+/// instead of rustfft, the compiler does not compile the generic algorithms of rustfft a second time for the program.
 pub fn plan(len: usize, direction: FftDirection) -> Arc<dyn Fft<f64>> {
     FftPlanner::new().plan_fft(len, direction)
 }

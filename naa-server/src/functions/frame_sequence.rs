@@ -22,9 +22,10 @@ pub(super) fn skippable_len(data: &[u8]) -> Option<usize> {
     Some(len).filter(|len| *len <= data.len())
 }
 
-/// Returns the sum of the content sizes that the frames of `data` state. Returns `None` if a frame states no size, or
-/// if the sum does not fit in a `u64`. `first_of` returns the length of the first frame of its argument, which is at
-/// least 1, and the content size that this frame states.
+/// Returns the sum of the content sizes that are stated in the LZ4 or zstd frames of `data`. The content size of a
+/// frame is the length of its decompressed data. Returns `None` if a frame states no content size, or if the sum does
+/// not fit in a `u64`. `first_of` returns two numbers for the first frame of its argument: the length of the frame,
+/// which is at least 1, and the content size that the frame states.
 ///
 /// # Errors
 /// Fails with the errors of `first_of`.

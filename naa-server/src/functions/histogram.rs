@@ -14,9 +14,8 @@ use crate::call::{CallFailure, Stop};
 /// The counts of two successive numbers may be far apart in memory, so the processor may have to wait for memory at
 /// each number.
 const STRIDE: usize = 256 << 10;
-/// The number of additional counts, which follow the counts of the bins in the output. These three counts are the
-/// number of values below the range, the number of values at or above the upper bound of the range, and the number of
-/// NaNs.
+/// The number of additional counts, which follow the counts of the bins in the output. These are three counts: of the
+/// values below the range, of the values at or above its upper bound, and of the NaNs.
 const REST: u64 = 3;
 
 /// Bins of equal width over the range lo <= x < hi.
@@ -31,8 +30,8 @@ impl Bins {
     /// Makes `count` bins of equal width over the range `lo` <= x < `hi`.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::Arguments`] if `count` is 0, if the range is empty, or if `count` times the width of
-    /// the range is not a finite 64-bit floating-point number.
+    /// Fails with [`CallFailure::Arguments`] if `count` is 0 or the range is empty. Fails with the same error if
+    /// `count` times the width of the range is not a finite 64-bit floating-point number.
     pub fn new(count: usize, lo: f64, hi: f64) -> Result<Self, CallFailure> {
         if count == 0 {
             return Err(CallFailure::Arguments("a histogram needs a bin".into()));
@@ -63,9 +62,9 @@ impl Bins {
     }
 }
 
-/// Counts the numbers in `data`, which is an array of `element`. `counts` gets one count for each bin. Three more
-/// counts follow: of the numbers below the range, of the numbers at or above the upper bound of the range, and of the
-/// NaNs.
+/// Counts how many numbers of `data` lie in each bin. `element` is the type of the numbers in `data`. `counts` gets one
+/// count for each bin. Three more counts follow: of the numbers below the range, of the numbers at or above the upper
+/// bound of the range, and of the NaNs.
 ///
 /// # Errors
 /// Fails with [`CallFailure::Arguments`] if the length of `counts` is not the number of bins plus 3. Fails with the
@@ -105,9 +104,9 @@ fn compute_until(
     Ok(())
 }
 
-/// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. Each byte value has
-/// four counts, which successive bytes use in turn. With a single count, each addition in a run of equal values would
-/// wait for the addition before it.
+/// Counts how often each byte value occurs, and adds the count of each value to its bin afterwards. There are four
+/// counts for each byte value, and successive bytes use them in turn. With a single count for each value, each addition
+/// in a run of equal values would wait for the addition before it.
 fn of_bytes(bins: Bins, data: &[u8], counts: &mut [u64], stop: &Stop) -> Result<(), CallFailure> {
     let mut of = [[0_u64; 256]; 4];
     for piece in data.chunks(STRIDE) {

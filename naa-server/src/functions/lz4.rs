@@ -23,7 +23,8 @@ use frames::Frame;
 const STRIDE: usize = 4 << 20;
 /// The first bytes of a frame in the legacy format.
 const LEGACY_MAGIC: [u8; 4] = [0x02, 0x21, 0x4c, 0x18];
-/// The sizes of blocks in bytes. In the header of a frame, the numbers 4 to 7 stand for these four sizes.
+/// The maximum sizes in bytes that blocks can have in the frame format. In the header of a frame, the numbers 4 to 7
+/// stand for these four sizes.
 const BLOCKS: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, MOST_BLOCK];
 const MOST_BLOCK: usize = 4 << 20;
 const MOST_LEGACY_BLOCK: usize = 8 << 20;
@@ -48,15 +49,16 @@ pub fn compress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
 /// Fails with [`CallFailure::Input`] if `data` is not a sequence of whole frames without dictionary. Fails with
 /// [`CallFailure::OutputTooSmall`] if `out` is too short. If `out` is too short, the failure's field `output` is 0, and
 /// the field `needed` is the sum of the content sizes that the frames state. `needed` is `None` if a frame does not
-/// state its content size. `needed` is also `None` if this sum is at most the length of `out`, because a sum that fits
-/// into `out` must be wrong. Fails with [`CallFailure::OverLimit`] if the machine does not have enough memory.
+/// state its content size. `needed` is also `None` if this sum is at most the length of `out`. Such a sum must be
+/// wrong, because the content did not fit into `out`. Fails with [`CallFailure::OverLimit`] if the machine does not
+/// have enough memory.
 pub fn decompress(data: &[u8], out: &mut [u8]) -> Result<usize, CallFailure> {
     decompress_with(data, out, 0, &Stop::never(), ScratchQuota::UNLIMITED)
 }
 
 /// Returns the maximum number of bytes that the encoder allocates for an input of `len` bytes. The encoder allocates a
-/// block, a compressed block and a table. The encoder chooses the block size by the length of its first write, which
-/// has `len` bytes, but at most [`STRIDE`] bytes.
+/// block, a compressed block and a table. The encoder chooses the block size by the length of its first write. The
+/// first write has `len` bytes or [`STRIDE`] bytes, whichever is less.
 pub(super) fn encoder_bytes(len: usize) -> usize {
     // The encoder chooses a block size of 64 KiB, 256 KiB or 4 MiB, but never 1 MiB.
     let block = BLOCKS[..2].iter().copied().find(|block| len <= *block).unwrap_or(MOST_BLOCK);

@@ -1,5 +1,5 @@
 //! The functions of the NAAICE test programs. The functions of this module accept any number of regions of any sizes.
-//! Their calls have no argument block.
+//! The calls of these functions have no argument block.
 
 use mrsp::{builtin, catalogue::Direction};
 

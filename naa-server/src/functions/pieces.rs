@@ -2,8 +2,9 @@
 
 use crate::call::{CallFailure, Stop};
 
-/// The number of bytes of a piece. If the pages of a piece were never touched, the Linux kernel needs about a
-/// microsecond for each of the 1024 pages. The time between two calls of [`Stop::check`] is then about a millisecond.
+/// The number of bytes of a piece, which a function processes between two calls of [`Stop::check`]. If the pages of a
+/// piece were never touched, the Linux kernel needs about a microsecond for each of the 1024 pages. The time between
+/// the two calls is then about a millisecond.
 const STRIDE: usize = 4 << 20;
 
 /// Copies `from` to `to`, which have the same length.

@@ -12,9 +12,9 @@ use super::{
 use crate::call::{CallFailure, Stop};
 
 /// The number of bytes of each vector that are processed between two calls of [`Stop::check`]. A piece of this length
-/// is copied from the first vector to the output, unless the output already contains the first vector. Then the same
-/// piece of the second vector is added to the output. The pieces are so small that the copied piece is still in the
-/// CPU's cache when the second vector is added.
+/// is copied from the first vector to the output, unless the output already contains the first vector. Then the piece
+/// of the second vector at the same offset is added to this piece of the output. The pieces are so small that the
+/// copied piece is still in the CPU's cache when the second vector is added.
 const STRIDE: usize = 64 << 10;
 
 /// Adds the arrays `a` and `b` element by element, and stores the sums in `c`. The slices `a`, `b` and `c` have the

@@ -223,8 +223,8 @@ mod tests {
         assert!(matches!(failure, CallFailure::OverLimit { .. }), "{failure}");
     }
 
-    /// Compresses at most the first 100 bytes of an input of `len` bytes, and returns the number of bytes that the
-    /// compressor has allocated until then.
+    /// Starts to compress an input of `len` bytes, and returns the number of bytes that the compressor has then
+    /// allocated. The compressor gets at most the first 100 bytes of the input.
     fn taken(level: i32, len: usize) -> usize {
         let mut context = CCtx::create();
         context.set_parameter(CParameter::CompressionLevel(level)).unwrap();

@@ -1,5 +1,5 @@
 //! The scheduler of the pool chooses the call that runs next. The scheduler divides the threads fairly among source
-//! networks ([`SourceNetwork`]), and leaves no thread idle while a call waits.
+//! networks ([`SourceNetwork`]), and leaves no pool thread idle while a call waits that may run.
 //!
 //! ```text
 //! admit ─► waiting ─► next ─► running ─► finished
@@ -10,14 +10,13 @@
 //! - If the number of running calls is below the number of pool threads, the next call comes from the source network
 //!   with the fewest running calls. Among source networks with equally many running calls, the one that was served for
 //!   the shortest time is chosen. Source networks that were served for equal times take turns.
-//! - Each source network has a time for which it was served. The schedule's clock is the time for which a source
-//!   network would have been served if, since the start of the pool, it had always got as much of the threads' time as
-//!   every other source network with calls. When a source network makes its first call, the time for which it was
-//!   served is set to the schedule's clock. When the source network has no waiting or running call any more, the
-//!   schedule stores by how much the time for which the source network was served differs from the clock. The schedule stores only the 256 largest
-//!   differences, and deletes them when no call waits or runs.
-//! - When all pool threads are taken, a source network without a running call still gets an extra thread. A running
-//!   call cannot be interrupted to free a thread for it.
+//! - Each source network has a time for which it was served. The schedule's clock is the time for which an imaginary
+//!   source network was served. Since the start of the pool, this source network has always got as much of the threads'
+//!   time as every other source network with calls. When a source network makes its first call, its time is set to the
+//!   clock. When it has no waiting or running call any more, the schedule stores the difference between its time and
+//!   the clock. The schedule stores only the 256 largest differences, and deletes them when no call waits or runs.
+//! - When all pool threads are taken, a source network without a running call still gets an extra thread. The scheduler
+//!   cannot interrupt a running call to free a thread for this source network.
 //! - When the pool is full, a new call can take the place of a waiting call. Among the source networks with a waiting
 //!   call, the one with the most calls then loses its newest waiting call. This source network must have at least two
 //!   calls more than the source network of the new call.
@@ -41,12 +40,12 @@ pub(super) struct Schedule {
     config: PoolConfig,
     /// The source networks that have a waiting, running or abandoned call.
     peers: BTreeMap<SourceNetwork, SourceCalls>,
-    /// The time for which a source network would have been served if, since the start of the pool, it had always got as
-    /// much of the threads' time as every other source network with calls.
+    /// The time for which an imaginary source network was served. Since the start of the pool, this source network has
+    /// always got as much of the threads' time as every other source network with calls.
     clock: Duration,
     absent: Absent,
-    /// A counter that orders the source networks by their last turn (see [`SourceCalls::last_turn`]). The counter rises
-    /// by 1 when a call starts, and when a source network without waiting or running calls makes a call.
+    /// A counter that rises by 1 when a call starts, and when a source network without waiting or running calls makes a
+    /// call. [`SourceCalls::last_turn`] of the source network is then set to the counter's new value.
     turns: u64,
     waiting: usize,
     running: usize,
@@ -66,9 +65,8 @@ struct SourceCalls {
     /// call of another source network is waiting at this moment and may run. The difference between `served` and
     /// [`Schedule::clock`] is at most [`MOST_OWED`].
     served: Duration,
-    /// The value of [`Schedule::turns`] directly after a call of this source network last increased it. If two source
-    /// networks have equally many running calls and were served for equal times, the one with the smaller `last_turn`
-    /// is next.
+    /// The value to which a call of this source network last raised [`Schedule::turns`]. If two source networks have
+    /// equally many running calls and were served for equal times, the one with the smaller `last_turn` is next.
     last_turn: u64,
 }
 
@@ -89,28 +87,28 @@ struct Absent {
     by_size: BTreeSet<(Duration, SourceNetwork)>,
 }
 
-/// Says whether the [`SourceCalls::served`] of a source network was more or less than [`Schedule::clock`] when the
+/// Says whether [`SourceCalls::served`] of a source network was greater or less than [`Schedule::clock`] when the
 /// source network was added to [`Absent`].
 #[derive(Clone, Copy, Debug)]
 enum Difference {
-    /// The source network was served for longer than [`Schedule::clock`]. The value of this variant is not the
-    /// difference, but the [`SourceCalls::served`] of the source network when it was added to [`Absent`]. When the
-    /// source network makes its next call, its [`SourceCalls::served`] becomes this value or [`Schedule::clock`],
+    /// [`SourceCalls::served`] of the source network was greater than [`Schedule::clock`]. The value of this variant is
+    /// not the difference, but the [`SourceCalls::served`] of the source network when it was added to [`Absent`]. When
+    /// the source network makes its next call, its [`SourceCalls::served`] becomes this value or [`Schedule::clock`],
     /// whichever is greater.
     More(Duration),
-    /// The source network was served for less time than [`Schedule::clock`]. When the source network makes its next
-    /// call, its [`SourceCalls::served`] becomes [`Schedule::clock`] minus the difference that [`Absent::peers`]
-    /// stores.
+    /// [`SourceCalls::served`] of the source network was less than [`Schedule::clock`]. When the source network makes
+    /// its next call, its [`SourceCalls::served`] becomes [`Schedule::clock`] minus the difference that
+    /// [`Absent::peers`] stores.
     Less,
 }
 
 /// The maximum number of source networks in [`Absent`]. If one more source network is added, the source network with
 /// the smallest duration in [`Absent::peers`] is removed.
 const MOST_ABSENT: usize = 256;
-/// A source network counts as served for at most this time more or less than its fair part of the threads' time, which
-/// [`Schedule::clock`] measures. [`SourceCalls::served`] is limited accordingly. The limit is needed because the whole
-/// running time of a long call is added to [`SourceCalls::served`], even if other source networks waited only at the
-/// end of this call. Without the limit, the source network of such a call would then wait too long for its next call.
+/// The maximum difference between [`SourceCalls::served`] and [`Schedule::clock`]. The whole running time of a long
+/// call is added to [`SourceCalls::served`], even if other source networks waited only at the end of this call. Without
+/// the maximum, the source network of such a call would wait too long for its next call, because source networks with a
+/// smaller `served` would be chosen first.
 const MOST_OWED: Duration = Duration::from_secs(10);
 /// The time that a pool thread needs between two calls. The scheduler adds this time to the time of each call.
 const HAND_OVER: Duration = Duration::from_micros(1);
@@ -131,8 +129,8 @@ impl Absent {
         }
     }
 
-    /// Removes `peer` when `peer` makes a call, and returns the new value for [`SourceCalls::served`] of `peer`. The
-    /// result is `clock` if `peer` was not in [`Absent`].
+    /// Removes `peer` from [`Absent`], because `peer` makes a call. Returns the new value for [`SourceCalls::served`]
+    /// of `peer`. The result is `clock` if `peer` was not in [`Absent`].
     fn remove(&mut self, peer: SourceNetwork, clock: Duration) -> Duration {
         let Some((size, difference)) = self.peers.remove(&peer) else { return clock };
         self.by_size.remove(&(size, peer));
@@ -177,8 +175,8 @@ impl Schedule {
     }
 
     /// Accepts a call of `peer`. `done` is the number of ended calls that [`Pool::next_done`](super::Pool::next_done)
-    /// has not returned yet. If the pool is full and a waiting call loses its place to the new call, the result is this
-    /// waiting call.
+    /// has not returned yet; these calls still take up places in the pool. If the pool is full and a waiting call loses
+    /// its place to the new call, the result is this waiting call.
     ///
     /// # Errors
     /// Fails with the reason of the refusal if the call is refused.
@@ -216,10 +214,10 @@ impl Schedule {
         Ok(displaced)
     }
 
-    /// Removes and returns the newest waiting call of one source network: among the source networks with a waiting
-    /// call, the one with the most calls. The caller gives the place of the removed call to another source network,
-    /// which has `calls` calls. If no call waits, or if the source network of the waiting call has fewer than
-    /// `calls + 2` calls, no call is removed, and the result is `None`.
+    /// Finds the source network with the most calls among the source networks with a waiting call. Removes and returns
+    /// its newest waiting call. The caller gives the place of the removed call to another source network, which has
+    /// `calls` calls. If no call waits, or if the source network that was found has fewer than `calls + 2` calls, no
+    /// call is removed, and the result is `None`.
     fn displace(&mut self, calls: usize) -> Option<CallId> {
         let waiting = self.peers.values_mut().filter(|source| !source.waiting.is_empty());
         let most =
@@ -316,10 +314,11 @@ impl Schedule {
         pool_threads.saturating_add(extra_threads).saturating_add(quarantine)
     }
 
-    /// Records that a call of `peer` ran for `time`. The duration `time` is added to [`SourceCalls::served`] of `peer`.
-    /// The schedule's clock advances by `time` divided by the number of source networks that compete for threads. A
-    /// source network competes for threads if it has a running call, or if it has a waiting call that may run. If no
-    /// other source network has a waiting call that may run, this method does nothing.
+    /// Records that a call of `peer` ran for `time`. The method does this only if another source network has a waiting
+    /// call that may run; otherwise, it does nothing. The duration `time` is added to [`SourceCalls::served`] of
+    /// `peer`. The schedule's clock advances by `time` divided by the number of source networks that compete for
+    /// threads. A source network competes for threads if it has a running call, or if it has a waiting call that may
+    /// run.
     fn served(&mut self, peer: SourceNetwork, time: Duration) {
         let waits = |(of, source): (&SourceNetwork, &SourceCalls)| {
             *of != peer && !source.waiting.is_empty() && self.may_run(source)
@@ -327,8 +326,8 @@ impl Schedule {
         if !self.peers.iter().any(waits) {
             return;
         }
-        // The `clamp` below keeps `SourceCalls::served` between `clock - MOST_OWED` and `clock + MOST_OWED`. No call
-        // needs to count for more than the width of this range, `2 * MOST_OWED`, so `time` is limited to this value.
+        // The `clamp` below keeps `SourceCalls::served` between `clock - MOST_OWED` and `clock + MOST_OWED`. A call
+        // counts at most for the width of this range, which is `2 * MOST_OWED`.
         let time = (time + HAND_OVER).min(MOST_OWED * 2);
         let wants =
             |source: &&SourceCalls| source.running > 0 || !source.waiting.is_empty() && self.may_run(source);
@@ -349,8 +348,8 @@ impl Schedule {
         {
             self.absent.insert(peer, source.served, self.clock);
         }
-        // When no call waits or runs, no source network competes for threads. Then all source networks begin again with
-        // equal shares, so what `self.absent` remembers is forgotten.
+        // When no call waits or runs, no source network competes for threads. The differences in `self.absent` are then
+        // deleted, so that `served` of each source network begins at the clock when it makes its next call.
         if self.waiting + self.running == 0 {
             self.absent = Absent::default();
         }
@@ -453,8 +452,8 @@ mod tests {
         fill(&mut schedule, peer(1), 12..13);
     }
 
-    /// After any order of admissions and ends of calls, the schedule counts the calls correctly, and no thread is idle
-    /// while a call is due.
+    /// After any order of admissions and ends of calls, the schedule counts the calls correctly, and no pool thread is
+    /// idle while a call waits that may run.
     #[test]
     fn no_order_of_events_loses_a_call_or_a_thread() {
         for seed in 0..200 {

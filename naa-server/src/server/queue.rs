@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 use verbs::{Context, Cq, CqId, Error, Wc};
 
-/// The maximum number of completions that are polled at once.
+/// The maximum number of completions that one poll takes from the completion queue.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct SharedCq {
     cq: Cq,
-    /// The maximum number of sessions whose completions fit into the completion queue at the same time.
+    /// The maximum number of sessions. The completion queue has room for all completions of this number of sessions.
     places: usize,
     /// The number of sessions that ended since the completion queue was last empty.
     ended: usize,
@@ -61,8 +61,8 @@ impl SharedCq {
         self.places
     }
 
-    /// Notes that one more session has ended. The completions of this session may still take room in the completion
-    /// queue.
+    /// Counts one more ended session in `self.ended`. The completions of this session may still take room in the
+    /// completion queue.
     pub(super) fn session_ended(&mut self) {
         self.ended += 1;
     }
@@ -81,8 +81,8 @@ impl SharedCq {
     }
 
     /// Takes the oldest completion. Returns `None` if no completion is queued, or if the completion queue cannot be
-    /// polled. The completions of one poll are returned by several calls. If this poll emptied the completion queue,
-    /// the call after the last of its completions returns `None` without another poll.
+    /// polled. One poll can take several completions, of which each call returns one. If the poll emptied the
+    /// completion queue, the call that follows the last of these completions returns `None` and does not poll.
     pub(super) fn next(&mut self) -> Option<Wc> {
         if self.taken.is_empty()
             && !std::mem::take(&mut self.drained)

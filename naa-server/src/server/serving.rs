@@ -366,8 +366,8 @@ impl Serving {
         self.stats.sessions.set(self.sessions.len() as u64);
     }
 
-    /// Does the periodic work: sends liveness probes to silent hosts, and ends sessions whose hosts do not answer or
-    /// did not set up regions in time.
+    /// Does the periodic work: sends liveness probes to silent hosts, and ends the sessions of hosts that do not
+    /// answer. Sessions whose regions were not set up in time are ended, too.
     fn check_timers(&mut self) {
         let now = self.now;
         if now < self.next_timer_check {

@@ -10,12 +10,11 @@ use crate::config::Config;
 /// failed call.
 const SPARE_SENDS: u32 = 8;
 const RECEIVES: u32 = 4;
-/// If the completion queue is short, the server reduces the number of work requests that a loop service may have
-/// unfinished on a session, but not below `LEAST_STREAM_SENDS`. If the completion queue is too short even for
-/// `LEAST_STREAM_SENDS` such work requests on each session, the server accepts fewer sessions.
+/// If the completion queue is short, the server reduces the number of unfinished work requests that a loop service may
+/// have on a session. The number is not reduced below `LEAST_STREAM_SENDS`. If the completion queue is too short even
+/// for `LEAST_STREAM_SENDS` such work requests on each session, the server accepts fewer sessions.
 const LEAST_STREAM_SENDS: u32 = 32;
-/// The maximum number of scatter-gather elements of a work request by which a loop service writes to a host that
-/// subscribed.
+/// The maximum number of scatter-gather elements of one work request of a loop service.
 pub const STREAM_ELEMENTS: u32 = 16;
 
 /// Returns the maximum number of work requests that a loop service may have unfinished on a session.
@@ -33,7 +32,7 @@ pub fn stream_sends(config: &Config, device: &DeviceAttr) -> u32 {
 /// Returns the capacities of a session's queue pair.
 pub fn queue_pair(config: &Config, device: &DeviceAttr) -> QpCap {
     // A work request of a loop service may have several scatter-gather elements, because its bytes may lie in several
-    // places.
+    // ranges of memory.
     let max_sge = if config.stream_sends > 0 { device.max_sge.clamp(1, STREAM_ELEMENTS) } else { 1 };
     QpCap { max_send_wr: send_depth(config, device), max_recv_wr: RECEIVES, max_sge, late_acks: true }
 }

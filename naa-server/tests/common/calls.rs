@@ -146,8 +146,8 @@ fn arrays(n: usize) -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// Returns calls of the function `code` whose regions have `bytes` bytes in total, or a little less. The slowest of the
-/// returned calls is expected to take as long as the slowest possible call with regions of this size.
+/// Returns calls of the function `code`. The regions of each call have `bytes` bytes in total, or a little less. The
+/// slowest of the returned calls is expected to take as long as the slowest possible call with regions of this size.
 pub(crate) fn worst_of_size(code: FunctionCode, bytes: usize) -> Vec<TestCall> {
     let room = bytes - 128;
     match code {

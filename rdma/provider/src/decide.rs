@@ -45,8 +45,8 @@ impl Machine {
     pub(crate) fn look(local: IpAddr, choice: ProviderChoice) -> Self {
         let devices = verbs_ibv::devices();
         let owner = verbs_ibv::owner_of(&devices, local);
-        // The libraries of rdma-core are loaded only if the user chose the verbs provider, or if the user chose no
-        // provider and an RDMA device has the address.
+        // If the user chose the embedded provider, the libraries of rdma-core are not loaded. If the user chose no
+        // provider, they are loaded only if an RDMA device has the address.
         let wanted = choice == ProviderChoice::Verbs || (choice == ProviderChoice::Auto && owner.is_some());
         let missing = if wanted { verbs_ibv::load().err().map(|error| words(&error)) } else { None };
         Self { devices, owner, missing }
@@ -62,7 +62,7 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
-/// The decision and its reason.
+/// The decision which provider serves a local address, and the reason for the decision.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) provider: Provider,
@@ -102,8 +102,8 @@ pub(crate) fn decide(local: IpAddr, choice: ProviderChoice, machine: &Machine) -
             (None, _) => Ok(Decision {
                 provider: Provider::Embedded,
                 why: no_device(local, &machine.devices),
-                // The embedded provider does not surprise a user who chose a loopback address, because RDMA devices
-                // usually have no loopback address.
+                // RDMA devices usually have no loopback address. A user who chose a loopback address is therefore not
+                // surprised by the embedded provider.
                 is_surprising: !machine.devices.is_empty() && !local.is_loopback(),
             }),
         },

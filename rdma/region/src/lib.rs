@@ -34,8 +34,8 @@ use std::{
 
 use verbs::Memory;
 
-/// The minimum size in bytes for which huge pages are requested; 2 MiB is the size of the smallest huge page on x86-64,
-/// and on arm64 with pages of 4 KiB.
+/// The minimum size in bytes for which huge pages are requested. On x86-64, and on arm64 with pages of 4 KiB, the
+/// smallest huge page has 2 MiB.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Returns the size in bytes of a memory page of this machine.

@@ -40,9 +40,9 @@ pub(crate) struct EmbeddedDevice {
     rounds: AtomicU32,
     /// The number of threads that are about to take the lock; a spinning progress owner lets these threads go first.
     contenders: AtomicU32,
-    /// Ends the sleep of a caller that is the progress owner.
+    /// The waker that ends the sleep of a caller that is the progress owner.
     caller_waker: Waker,
-    /// Ends the sleep of the progress thread while the progress thread is the progress owner.
+    /// The waker that ends the sleep of the progress thread if the progress thread is the progress owner.
     thread_waker: Waker,
     closing: AtomicBool,
     /// True if a program armed a file descriptor while no thread was the progress owner. If `called` is true, the
@@ -123,8 +123,8 @@ impl EmbeddedDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call of the driver interface. In a forked child process, the lock can be held by a thread
-    /// that exists only in the parent process, so `guard` fails without trying to take the lock.
+    /// Locks the engine for a call of the driver interface. In a forked child process, `guard` fails without trying to
+    /// take the lock: the lock can be held by a thread that exists only in the parent process.
     pub(crate) fn guard(&self) -> Result<EngineGuard<'_>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
@@ -147,9 +147,9 @@ impl EmbeddedDevice {
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Result<Wake, Error> {
-        /// The maximum time for which a wait with a file descriptor `beside` lasts while another thread is the progress
-        /// owner. The progress owner does not watch `beside`, so the wait ends after at most this time, and the program
-        /// can check `beside`.
+        /// The time limit of a wait that has a file descriptor `beside` while another thread is the progress owner. The
+        /// progress owner does not watch `beside`. The wait therefore ends after at most this time, so that the program
+        /// can check `beside` itself.
         const TURN: Duration = Duration::from_micros(500);
         let waiter = {
             let mut guard = self.guard()?;
@@ -320,8 +320,8 @@ impl EmbeddedDevice {
     }
 
     /// Sleeps for up to a second while a caller is the progress owner. If the progress owner makes no turn during the
-    /// sleep, the progress thread makes turns itself. It stops when the progress owner makes turns again, or when there
-    /// is no more work.
+    /// sleep, the progress thread makes turns itself. It stops making turns when the progress owner makes turns again,
+    /// or when there is no more work.
     fn watch(&self, seen: OwnerSnapshot, linger: Duration) {
         /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
         /// whether there is work.
@@ -337,8 +337,8 @@ impl EmbeddedDevice {
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
                 Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-                // If the caller that is the progress owner is stalled while it holds the engine's lock, the progress
-                // thread cannot make a turn.
+                // Another thread holds the engine's lock, so the progress thread cannot make a turn now. For example,
+                // the progress owner can be stalled while it holds the lock.
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(state) = state {
@@ -408,7 +408,8 @@ impl EmbeddedDevice {
         let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(handle) = handle {
             handle.thread().unpark();
-            // The progress thread itself may drop the last reference to the device, and must not join itself.
+            // If the progress thread drops the last reference to the device, `close` runs on the progress thread. A
+            // thread must not join itself.
             if handle.thread().id() != std::thread::current().id() {
                 let _ = handle.join();
             }
@@ -493,8 +494,8 @@ impl EmbeddedDevice {
         }
     }
 
-    /// Arms the file descriptor for the objects `on`. Returns false if a completion or a CM event of these objects can
-    /// already be polled.
+    /// Arms the file descriptor for the objects `on`: it will become readable when a completion or a CM event of these
+    /// objects can be polled. If one can already be polled, returns false and does not arm the file descriptor.
     pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
         let mut guard = self.guard()?;
         let engine = guard.engine();

@@ -98,7 +98,8 @@ impl Driver for Embedded {
     }
 
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
-        // If the queue pair has failed, the receive completes at once, and waiting threads must be notified.
+        // If the queue pair has failed, the receive completes at once. `notify_after` notifies the threads that wait
+        // for this completion.
         self.0.guard()?.notify_after().endpoint.post_recv(qp, wr)
     }
 

@@ -112,12 +112,12 @@ impl Engine {
 
     /// Makes one turn, for a thread that waits for the objects in `on`: a completion queue, an event channel, or both.
     ///
-    /// If an object of `on` is ready and the device has nothing to send but acknowledgements that may be sent late, the
-    /// turn leaves these acknowledgements unsent. The thread whose wait ends usually sends a message
-    /// next, and the acknowledgements are sent together with this message. A server, for example, sends its response
-    /// and the acknowledgement of the request with one system call. If the thread sends no message, the next turn of
-    /// the engine sends the acknowledgements. The next turn is made by the next thread that waits on the device, or by
-    /// the progress thread if no thread waits.
+    /// The device is allowed to send some acknowledgements late. If an object of `on` is ready and the device has
+    /// nothing else to send, the turn leaves these acknowledgements unsent. The thread whose wait ends usually sends a
+    /// message next, and the acknowledgements are sent together with this message. A server, for example, sends its
+    /// response and the acknowledgement of the request with one system call. If the thread sends no message, the next
+    /// turn of the engine sends the acknowledgements. The next turn is made by the next thread that waits on the
+    /// device, or by the progress thread if no thread waits.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
         self.counters.turns += 1;
         // The clock is read before datagrams are received. A turn handles only timers that were due when the clock was
@@ -237,9 +237,9 @@ impl Engine {
         true
     }
 
-    /// Splits each super-packet into single datagrams, because the interface cannot segment super-packets. The IPv4
-    /// identification of a datagram in a super-packet is the index of the datagram in the super-packet. A single
-    /// datagram has the identification 0. The ICRC covers the identification. The function therefore corrects the ICRC
+    /// Splits each super-packet into single datagrams, because the interface cannot segment super-packets. The ICRC of
+    /// a datagram covers its IPv4 identification, which the split changes: in a super-packet, the identification is the
+    /// index of the datagram, but a single datagram has the identification 0. The function therefore corrects the ICRC
     /// of each datagram whose identification changes.
     fn ungroup(&mut self) {
         let local = self.port.local_addr();
@@ -282,9 +282,8 @@ impl Engine {
         self.notifiers.notify(ready);
     }
 
-    /// Removes what was kept for destroyed objects: their eventfds, and the requests of
-    /// `EmbeddedDevice::interrupt` that have not ended a wait yet. The closure `gone` returns true for a
-    /// destroyed object.
+    /// Removes the eventfds of destroyed objects. Also forgets those calls of `EmbeddedDevice::interrupt` for destroyed
+    /// objects that would have ended a later wait. The closure `gone` returns true for a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.waiters.forget(&gone);
         self.notifiers.forget(gone);

@@ -23,7 +23,7 @@ use crate::{
 struct State {
     waiters: Waiters,
     ready: [bool; 2],
-    /// Whether the progress thread sleeps on `waker`. The progress thread of a real device sleeps on the socket.
+    /// True while the progress thread sleeps on `waker`. The progress thread of a real device sleeps on the socket.
     asleep: bool,
     /// The caller that is the progress owner.
     caller: Option<usize>,
@@ -120,8 +120,8 @@ impl DeviceModel {
         }
     }
 
-    /// Lets the calling progress thread sleep for as long as it is the progress owner. Returns true if the waits of all
-    /// callers have ended, and false if a caller became the progress owner.
+    /// Makes the progress thread sleep until a caller becomes the progress owner, or until the waits of all callers
+    /// have ended. Returns false in the first case, and true in the second case.
     fn drive_as_thread(&self) -> bool {
         let mut state = self.lock();
         loop {

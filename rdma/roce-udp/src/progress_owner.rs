@@ -38,9 +38,9 @@ pub(crate) type OwnerSnapshot = (ProgressOwner, u32);
 pub(crate) struct ProgressOwnerWord {
     /// The low two bits hold the [`ProgressOwner`]; the other bits count its changes.
     word: AtomicU32,
-    /// True while the progress thread is in `EmbeddedDevice::watch`, where it may sleep for up to a second, and no
-    /// caller has woken it. If `deep` is true when a caller's wait ends and no other caller waits, the caller must wake
-    /// the progress thread.
+    /// True while the progress thread is in `EmbeddedDevice::watch` and no caller has woken it. In `watch`, the
+    /// progress thread may sleep for up to a second. If `deep` is true when a caller's wait ends and no other caller
+    /// waits, the caller must wake the progress thread.
     deep: AtomicBool,
 }
 
@@ -93,11 +93,11 @@ impl ProgressOwnerWord {
             return false;
         }
         self.change(ProgressOwner::Caller, ProgressOwner::None);
-        // The exchange of `deep` here and the exchange of `deep` in `fall_asleep` have an order, because
-        // exchanges of one atomic variable have a total order. If the exchange in `fall_asleep` happens
-        // before the exchange here, the caller finds `deep` set here and wakes the progress thread. If the
-        // exchange here happens before the exchange in `fall_asleep`, the progress thread sees in
-        // `fall_asleep` that the progress owner has changed, and does not sleep.
+        // All exchanges of one atomic variable have a total order, so the exchange of `deep` here is either before or
+        // after the exchange of `deep` in `fall_asleep`. If the exchange in `fall_asleep` happens before the exchange
+        // here, the caller finds `deep` set here and wakes the progress thread. If the exchange here happens before the
+        // exchange in `fall_asleep`, the progress thread sees in `fall_asleep` that the progress owner has changed, and
+        // does not sleep.
         self.deep.swap(false, Ordering::AcqRel)
     }
 

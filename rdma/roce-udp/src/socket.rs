@@ -226,15 +226,15 @@ pub struct Ready {
     pub writable: bool,
     /// The waker was used and must be [drained](Waker::drain).
     pub woken: bool,
-    /// The file descriptor `beside`, which `wait_beside` watches in addition, can be read.
+    /// The file descriptor `beside` can be read. Only `wait_beside` watches such a file descriptor.
     pub beside: bool,
 }
 
 /// Sleeps until one of at most 31 ports is readable (or writable, if `want_write`), until `waker` is used, or until
 /// `timeout` has passed. If `timeout` is `None`, the sleep has no time limit.
 ///
-/// The time limit has a resolution of nanoseconds, but the Linux kernel may wake the thread later by the thread's timer
-/// slack, which is 50 us by default.
+/// The time limit has a resolution of nanoseconds. The Linux kernel may wake the thread later than this limit, by up to
+/// the thread's timer slack, which is 50 us by default.
 ///
 /// # Errors
 /// Fails with [`io::ErrorKind::InvalidInput`] if there are too many ports, and otherwise with the errors of ppoll(2).

@@ -79,9 +79,8 @@ impl CpuContention {
     const FIRST: Duration = Duration::from_millis(20);
     /// The longest time for which adaptive waits do not spin after contention was found.
     const LONGEST: Duration = Duration::from_millis(640);
-    /// If a wait finds contention within this time after a pause in spinning, this is regarded as the contention that
-    /// caused the pause. The next pause is then twice as long, up to [`Self::LONGEST`]. If a wait finds contention
-    /// later, the next pause has the length [`Self::FIRST`].
+    /// If a wait finds contention within this time after a pause in spinning, the next pause is twice as long, up to
+    /// [`Self::LONGEST`]. If a wait finds contention later, the next pause has the length [`Self::FIRST`].
     const AGAIN: Duration = Duration::from_millis(5);
 
     /// Records that an adaptive wait yielded its core at `begin` and got it back at `end`.

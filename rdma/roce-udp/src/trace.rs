@@ -60,7 +60,7 @@ impl Trace {
     /// The maximum number of packets that a trace stores until [`take`](Self::take) is called.
     pub const ROOM: usize = 1024;
 
-    /// Takes the packets that were refused since the last call.
+    /// Returns the packets that were refused since the previous call of this method, and empties the list.
     pub fn take(&self) -> Taken {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -75,8 +75,7 @@ impl Trace {
     }
 }
 
-/// Observes the packets that the engine handles in one turn. A refused packet is added to the device's trace, if the
-/// device has a trace.
+/// Adds the packets that the engine refuses in one turn to the device's trace, if the device has a trace.
 #[derive(Debug)]
 pub(crate) struct Tracer<'a> {
     pub(crate) trace: Option<&'a Trace>,

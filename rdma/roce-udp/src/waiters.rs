@@ -22,8 +22,8 @@ pub(crate) const SPIN: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Waiter {
     on: WaitOn,
-    /// True if the other waiters already use all spare cores. In an adaptive wait, this waiter then sleeps at once,
-    /// because by spinning it would take the progress owner's core.
+    /// True if there are at least as many other waiters as spare cores ([`Waiters::spare_cores`]). In an adaptive wait,
+    /// this waiter then sleeps at once, because by spinning it would take the progress owner's core.
     contended: bool,
     state: AtomicU8,
     thread: Thread,
@@ -53,7 +53,8 @@ impl Waiter {
         }
     }
 
-    /// Sleeps, or spins, until there is a notice or until `deadline`.
+    /// Sleeps or spins until another thread calls [`Self::wake`] or until `deadline`, and returns the reason for the
+    /// end of the wait.
     pub(crate) fn wait(&self, mode: WaitMode, deadline: Option<Instant>) -> Notice {
         let start = Instant::now();
         loop {
@@ -79,7 +80,7 @@ impl Waiter {
     }
 }
 
-/// The waiting threads of a device except the progress owner, and the requests of [`Waiters::interrupt`] that have not
+/// The waiting threads of a device except the progress owner, and the calls of [`Waiters::interrupt`] that have not
 /// ended a wait yet.
 #[derive(Debug)]
 pub(crate) struct Waiters {
@@ -104,7 +105,8 @@ impl Waiters {
         waiter
     }
 
-    /// Removes a waiter whose time limit has passed. If a notice came just before the removal, returns the notice.
+    /// Removes a waiter whose time limit has passed. If another thread woke the waiter just before the removal, returns
+    /// the reason for which it woke the waiter.
     pub(crate) fn leave(&mut self, waiter: &Arc<Waiter>) -> Option<Notice> {
         self.waiting.retain(|w| !Arc::ptr_eq(w, waiter));
         waiter.notice()
@@ -131,8 +133,8 @@ impl Waiters {
         next.is_some()
     }
 
-    /// Ends one wait on `on`: the wait of another thread that is in progress, or otherwise the next wait of
-    /// any thread. If no wait on `on` is in progress, several calls end only one wait: the next one.
+    /// Ends one wait on `on`. If a thread in `waiting` waits on `on`, the wait of this thread ends. Otherwise the call
+    /// is remembered until [`Self::take_interrupt`] is called for `on`. Several remembered calls end only one wait.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).wake(INTERRUPTED);
@@ -141,8 +143,8 @@ impl Waiters {
         }
     }
 
-    /// A call of [`Self::interrupt`] that finds no waiter is remembered, and ends the next wait on the same objects.
-    /// This function forgets the remembered calls for destroyed objects. `gone` returns true for a destroyed object.
+    /// Forgets the calls of [`Self::interrupt`] that are remembered for a destroyed completion queue or channel. `gone`
+    /// must return true for a [`WaitOn`] that contains such a destroyed object.
     pub(crate) fn forget(&mut self, gone: impl Fn(&WaitOn) -> bool) {
         self.interrupts.retain(|on| !gone(on));
     }

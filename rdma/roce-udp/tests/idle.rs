@@ -12,7 +12,7 @@ use std::{
 use side::{Side, connect};
 use verbs::{WaitMode, Wake};
 
-/// The processor time of this process so far.
+/// Returns the processor time that this process has taken so far.
 fn cpu() -> Duration {
     // SAFETY: an rusage consists of integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

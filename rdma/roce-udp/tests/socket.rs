@@ -17,13 +17,14 @@ fn port(ip: &str, config: &PortConfig) -> Port {
     Port::bind(SocketAddr::new(ip.parse().expect("an IP address"), 0), config).expect("a loopback port")
 }
 
-/// Returns the bytes of a datagram. Each byte depends on the number of the datagram and on the position of the byte.
+/// Returns the `len` bytes of the test's datagram with the number `number`. Each byte depends on this number and on the
+/// position of the byte.
 fn pattern(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 31 + at * 7 + (at >> 8)) as u8).collect()
 }
 
-/// Puts `body` into the batch in three pieces. The header and the trailer are copied; the middle stays in `body`, and
-/// the batch stores a pointer to it. Returns the datagram's IP identification.
+/// Adds a datagram with the bytes `body` to the batch. The first 12 and the last 4 bytes are copied. The bytes between
+/// them stay in `body`, and the batch stores a pointer to them. Returns the datagram's IP identification.
 fn put(batch: &mut SendBatch, to: SocketAddr, body: &[u8]) -> u16 {
     let mut segment = batch.segment(to, body.len()).expect("room");
     let id = segment.ip_id();

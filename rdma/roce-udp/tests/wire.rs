@@ -22,8 +22,8 @@ use roce_udp::{
 use side::Side;
 use verbs::{CmEvent, ConnParam};
 
-/// The lengths of the seven datagrams in bytes. The Linux kernel gets the datagrams as a super-packet of four
-/// datagrams, a super-packet of two, and a single datagram.
+/// The lengths in bytes of the seven datagrams that the test sends. The Linux kernel gets the datagrams as a
+/// super-packet of four datagrams, a super-packet of two, and a single datagram.
 const LENS: [usize; 7] = [4112, 4112, 4112, 100, 4128, 4112, 4112];
 const IDS: [u16; 7] = [0, 1, 2, 3, 0, 1, 0];
 
@@ -197,8 +197,8 @@ fn a_device_outlives_a_full_send_buffer() {
     in_silent_network(connect_to_nobody);
 }
 
-/// Makes more connection requests than the socket's send buffer has room for: the device waits for room, and reports
-/// each peer as unreachable.
+/// Makes more connection requests than the socket's send buffer has room for. Tests that the device waits for room, and
+/// reports each peer as unreachable.
 fn connect_to_nobody() {
     const CONNECTIONS: usize = 40;
     let local = [10, 77, 0, 1].into();

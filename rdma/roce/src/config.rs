@@ -11,8 +11,8 @@ pub enum RKeys {
     #[default]
     Random,
     /// The low `bits` bits of an RKey are the region's slot in the table of memory regions, and all other bits are
-    /// random. An implementation in hardware finds a region by the low `bits` bits of its RKey. A device can have at
-    /// most 2^`bits` regions.
+    /// random. This variant lets a responder in hardware find a region by the low `bits` bits of its RKey. A device can
+    /// have at most 2^`bits` regions.
     WithSlot {
         /// The number of low bits of an RKey that are the region's slot, at most 31.
         bits: u8,
@@ -44,8 +44,8 @@ pub struct Config {
     /// made sends the code 0, with which the peer waits for 655 ms.
     pub rnr_timer: u8,
     /// The maximum number of bytes in flight of one queue pair before the first acknowledgement. The default of 32 KiB
-    /// is low, because the receive buffer of a peer's UDP socket may be small. With the default size of Linux, it has
-    /// room for only about 50 packets of 4 KiB.
+    /// is low, because the receive buffer of a peer's UDP socket may be small. With the default size of Linux, a
+    /// receive buffer has room for only about 50 packets of 4 KiB.
     pub initial_window_bytes: u32,
     /// The maximum number of bytes in flight of one queue pair.
     pub max_window_bytes: u32,

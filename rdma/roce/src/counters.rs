@@ -1,8 +1,8 @@
-//! The counters of a device. A counter that the driver rxe also has is named as in the hw_counters of rxe
-//! (rxe_hw_counters.c).
+//! The counters of a device. If the driver rxe has the same counter in its hw_counters (rxe_hw_counters.c), the counter
+//! has the name that rxe uses.
 
-/// Makes a struct of counters with the name `$counters`. In the list that the method `list` of the struct returns, the
-/// name of each counter begins with `$prefix`.
+/// Makes a struct of counters with the name `$counters`. The method `list` of the struct puts `$prefix` before the name
+/// of each counter.
 macro_rules! counters {
     ($(#[$of:meta])* $counters:ident, $prefix:literal; $($(#[$doc:meta])* $name:ident),* $(,)?) => {
         $(#[$of])*
@@ -26,7 +26,8 @@ counters! {
     sent_pkts,
     /// The number of packets that were received with a right ICRC.
     rcvd_pkts,
-    /// The number of request packets whose PSN was executed before.
+    /// The number of request packets whose PSN is earlier than the expected PSN, because the request was executed
+    /// before.
     duplicate_request,
     /// The number of request packets whose PSN is later than the expected PSN.
     out_of_seq_request,
@@ -40,7 +41,7 @@ counters! {
     send_seq_err,
     /// The number of NAKs that were sent for invalid requests and for operational errors of this side.
     send_invalid_request,
-    /// The number of NAKs that were sent for requests with a refused access to memory.
+    /// The number of NAKs that were sent because a request's access to memory was refused.
     send_access_err,
     /// The number of queue pairs that failed because the retries after time-outs were used up.
     retry_exceeded_err,

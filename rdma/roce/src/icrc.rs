@@ -126,9 +126,9 @@ impl Icrc {
 
     /// Adds payload bytes to the ICRC. This method does not get the payload bytes: the closure `fold` reads them and
     /// reduces them to 128 bytes. The argument of `fold` is the current CRC register. The ICRC is computed from the 128
-    /// bytes instead of the bytes that `fold` read. After the 128 bytes, a CRC register that starts at 0 must have the
-    /// same value as the current CRC register would have after the bytes that `fold` read. Returns false and adds
-    /// nothing if `fold` returns `None`.
+    /// bytes instead of the bytes that `fold` read. `fold` must choose the 128 bytes so that two CRCs are equal. One is
+    /// the CRC of the 128 bytes with the initial register value 0. The other is the CRC of the bytes that `fold` read,
+    /// with the current register value as the initial value. Returns false and adds nothing if `fold` returns `None`.
     pub fn update_folded(&mut self, fold: impl FnOnce(u32) -> Option<[u8; 128]>) -> bool {
         // The functions of `Hasher` return and take the CRC register with all bits inverted, so the values are inverted
         // here (`!`).

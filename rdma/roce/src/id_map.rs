@@ -1,5 +1,6 @@
-//! Maps with a cheap hash, whose keys are numbers that this stack chose. A peer can cause look-ups, but cannot choose
-//! the keys in the map. It therefore cannot fill the map with keys of equal hashes, which would make look-ups slow.
+//! Hash maps with a cheap hash function. The keys are numbers that this stack chose. A peer can cause look-ups, but
+//! cannot choose the keys in the map. The peer therefore cannot fill the map with keys of equal hashes, which would
+//! make look-ups slow.
 
 use std::{
     collections::HashMap,
@@ -24,8 +25,8 @@ impl Hasher for IdHasher {
     }
 
     fn write_u32(&mut self, n: u32) {
-        // `HashMap` also uses the high bits of the hash. The multiplication (Fibonacci hashing) makes these bits depend
-        // on the low bits of the key.
+        // `HashMap` uses the high bits of the hash as well as the low bits. The multiplication (Fibonacci hashing)
+        // makes the high bits depend on the low bits of the key.
         self.0 = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
@@ -36,7 +37,8 @@ mod tests {
 
     use super::*;
 
-    /// `HashMap` uses the seven highest bits of a hash to tell keys apart, and the lowest ones as the place.
+    /// `HashMap` uses the lowest bits of a hash to choose a key's place in its table, and the seven highest bits to
+    /// tell keys apart.
     #[test]
     fn ids_that_follow_each_other_have_different_hashes_at_both_ends() {
         let hashes = (0..64_u32).map(|id| IdHash::default().hash_one(id));

@@ -1,5 +1,5 @@
 //! Regions of the application's memory, and offsets in regions. This crate never accesses the application's memory. The
-//! caller copies the payload between packets and memory, at the regions and offsets that this crate names.
+//! caller copies the payload between packets and memory, and this crate tells it which regions and offsets to use.
 
 /// The number of a registered region, which is the region's slot in the table of memory regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

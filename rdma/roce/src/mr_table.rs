@@ -17,8 +17,8 @@ struct MrEntry {
     most: Access,
 }
 
-/// A reference to a region for which the table has permitted an access. The generation shows whether the region was
-/// deregistered after the reference was made.
+/// A reference to a region, which the table returns when it permits an access to the region. The generation shows
+/// whether the region was deregistered after the reference was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MrRef {
     pub(crate) slot: u32,
@@ -114,8 +114,9 @@ impl MrTable {
         Ok(())
     }
 
-    /// Returns the slot of the region with this LKey. Fails with [`Error::NotFound`] if no region has this LKey. Fails
-    /// with [`Error::Invalid`] if `access` has a right with which the region was not registered.
+    /// Returns the index of the table's slot that holds the region with this LKey. Fails with [`Error::NotFound`] if no
+    /// region has this LKey. Fails with [`Error::Invalid`] if `access` has a right with which the region was not
+    /// registered.
     pub(crate) fn check_access(&self, lkey: u32, access: Access) -> Result<u32, Error> {
         let slot = self.by_lkey.get(&lkey).copied();
         let found = slot.and_then(|slot| Some((slot, self.slots[slot as usize].as_ref()?.most)));
@@ -149,7 +150,7 @@ impl MrTable {
 
     fn check(&self, slot: u32, pd: PdId, addr: u64, len: u64, want: Want) -> Option<(MrRef, u64)> {
         let mr = self.slots[slot as usize].as_ref()?;
-        // The check subtracts, because a sum `addr + len` could wrap around.
+        // The bounds are checked with subtractions, because the sum `addr + len` could wrap around.
         let offset = addr.checked_sub(mr.va)?;
         let fits = offset <= mr.len && len <= mr.len - offset;
         let inside = fits && mr.pd == pd && mr.permits(want);
@@ -161,7 +162,7 @@ impl MrTable {
         self.slots[region.0 as usize].as_ref().map_or(0, |mr| mr.generation)
     }
 
-    /// Returns the region if it is still registered and still permits `want`.
+    /// Returns the id of the region if the region is still registered and still permits an access of the kind `want`.
     pub(crate) fn still(&self, mr: MrRef, want: Want) -> Option<RegionId> {
         let found = self.slots[mr.slot as usize].as_ref()?;
         (found.generation == mr.generation && found.permits(want)).then_some(RegionId(mr.slot))

@@ -18,12 +18,12 @@ impl Psn {
         self.0
     }
 
-    /// Returns the PSN that is `n` packets later.
+    /// Returns the PSN of the packet that comes `n` packets after the packet with this PSN.
     pub const fn plus(self, n: u32) -> Self {
         Self::new(self.0.wrapping_add(n))
     }
 
-    /// Returns the PSN that is `n` packets earlier.
+    /// Returns the PSN of the packet that comes `n` packets before the packet with this PSN.
     pub const fn minus(self, n: u32) -> Self {
         Self::new(self.0.wrapping_sub(n))
     }

@@ -91,7 +91,7 @@ pub enum RefusalCause {
     /// The response acknowledges packets that are not outstanding.
     #[error("the response acknowledges packets that are not outstanding")]
     StrayResponse,
-    /// The syndrome of the acknowledgement is reserved.
+    /// The syndrome of the acknowledgement has a value that the specification reserves.
     #[error("the syndrome of the acknowledgement is reserved")]
     ReservedSyndrome,
     /// One or more READ response packets before this one are missing.
@@ -140,8 +140,8 @@ impl RefusalCause {
         }
     }
 
-    /// Returns the name of the cause and the counter of the cause. Some causes have no counter, and CM messages have
-    /// counters of their own.
+    /// Returns the name of the cause and the counter of the cause. Some causes have no counter here. The refusal of a
+    /// CM message is counted by [`Self::count_cm`].
     fn row(self) -> (&'static str, Option<Counter>) {
         match self {
             Self::Malformed(_) => ("malformed", Some(|c| &mut c.rx_malformed)),

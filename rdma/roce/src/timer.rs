@@ -47,7 +47,8 @@ impl TimerTable {
     }
 }
 
-/// The next deadline of each queue pair, or of each connection.
+/// The next deadline of each key. An endpoint has one `Deadlines` for its queue pairs, and another one for its
+/// connections.
 ///
 /// The field `of` maps each key to its deadline. The heap has an entry for each key, and the time of the entry is never
 /// later than the key's deadline. When a deadline becomes later, only the field `of` is changed, because changing the

@@ -8,8 +8,8 @@ use crate::time::Time;
 pub trait Window: Debug + Send {
     /// Returns the number of packets that may be unacknowledged, at least 1.
     fn packets(&self) -> u32;
-    /// Notes that `n` packets were acknowledged. `full` is true if, before this acknowledgement, the window had room
-    /// for at most one more packet.
+    /// Notes that `n` packets were acknowledged. `full` is true if the window had room for at most one more packet
+    /// before this acknowledgement.
     fn on_ack(&mut self, n: u32, full: bool);
     /// Notes that packets were lost. The requester detects the loss by a sequence NAK, by missing READ responses, or by
     /// an expired retransmission timer. An expiry that only causes a tail probe does not count as a loss.

@@ -1,4 +1,4 @@
-//! The objects of a device: their limits, and the order in which they can be released.
+//! Tests of the objects of a device: their limits, and the order in which they can be released.
 
 mod pair;
 

@@ -107,7 +107,8 @@ struct CmConnections {
     /// connections anew. Between these calls, `CmConnections::add` adds 1 for each new connection or listener, but
     /// nothing is subtracted for connections that end.
     pending: usize,
-    /// The number of polls of the program since CM events were last requested from the Linux kernel.
+    /// The number of calls of `Channel::next_event` that found no queued CM event since CM events were last requested
+    /// from the Linux kernel.
     polls: u32,
 }
 
@@ -280,8 +281,8 @@ impl Channel {
     }
 
     /// Returns true if the program can take a CM event. If no CM event is queued, the function requests CM events from
-    /// the Linux kernel. If `now` is given, the function requests them only if the minimum time (`ASKING`) has passed
-    /// since the last request.
+    /// the Linux kernel. If `now` is given, this request is left out until the minimum time (`ASKING`) has passed since
+    /// the last request.
     pub(crate) fn is_ready(&self, now: Option<Instant>, new_id: &dyn Fn() -> CmId) -> Result<bool, Error> {
         let mut connections = self.connections();
         if connections.events.is_empty() && now.is_none_or(|now| connections.is_due(now)) {

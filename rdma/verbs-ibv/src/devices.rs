@@ -135,8 +135,8 @@ fn name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Returns the trimmed content of a file. Returns an empty text if the file cannot be read, because the files of unused
-/// GID table entries are not readable.
+/// Returns the trimmed content of a file, or an empty text if the file cannot be read. For example, the files of unused
+/// GID table entries cannot be read.
 fn line(path: &Path) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }

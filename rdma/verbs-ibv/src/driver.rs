@@ -1,4 +1,4 @@
-//! The driver on top of rdma-core, which maps the ids of the driver interface to objects of the C libraries.
+//! The driver on top of rdma-core. The driver maps the ids of the driver interface to objects of the C libraries.
 
 use std::{
     hash::Hash,
@@ -28,14 +28,14 @@ use crate::{
     waiting::Waiting,
 };
 
-/// The smallest maximum message size in bytes that this driver reports for a software device. The driver does not
-/// report the 8 MiB that rxe reports, because rxe accepts larger messages.
+/// This driver reports at least this value as the maximum message size (in bytes) of a software device. The driver
+/// rxe reports only 8 MiB, but accepts larger messages.
 const SOFT_MESSAGE: u32 = 1 << 30;
 /// The maximum number of bytes of inline data in one work request. No caller of the driver interface uses more than 512
 /// bytes of inline data, and a larger limit would make send queues shorter.
 const MOST_INLINE: u32 = 512;
 
-/// A table of objects, which the driver interface identifies by numbers.
+/// A table of objects of one kind. The keys are the numbers by which the driver interface identifies these objects.
 #[derive(Debug)]
 struct ObjectTable<K, V>(RwLock<HashMap<K, Arc<V>>>);
 
@@ -119,10 +119,10 @@ impl Ibv {
         })
     }
 
-    /// Returns an error if this process did not open the device, because after fork() the Linux kernel's objects belong
-    /// to the parent process. The methods that create objects, destroy objects or sleep call `check_process`. The
-    /// methods that post or poll do not call `check_process`, because the system call in `check_process` would take too
-    /// long.
+    /// Returns an error if another process opened the device and this process inherited it by fork(). The Linux
+    /// kernel's objects still belong to the process that opened the device. The methods that create objects, destroy
+    /// objects or sleep call `check_process`. The methods that post or poll do not call `check_process`, because the
+    /// system call in `check_process` would take too long.
     fn check_process(&self) -> Result<(), Error> {
         if self.device.maker.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
@@ -258,9 +258,9 @@ impl Driver for Ibv {
 
     fn destroy_qp(&self, num: QpNum) -> Result<(), Error> {
         self.check_process()?;
-        // `forget` removes all completions with this queue pair's number, and the device may immediately give the same
-        // number to a new queue pair. The table of queue pairs stays locked until `forget` returns, so no program can
-        // post to the new queue pair, and no completion of the new queue pair is removed.
+        // The device may immediately give this queue pair's number to a new queue pair. `forget` removes all
+        // completions with this number, and must not remove a completion of the new queue pair. The table of queue
+        // pairs therefore stays locked until `forget` returns. Until then, no program can post to the new queue pair.
         let mut pairs = self.qps.0.write().unwrap_or_else(PoisonError::into_inner);
         let pair = pairs.remove(&num).ok_or_else(|| unknown_qp(num))?;
         // A thread that still has a reference to this `QueuePair` finds `None` instead of the queue pair.

@@ -64,8 +64,8 @@ pub(crate) struct IbvCq {
 #[derive(Debug, Default)]
 struct Taken {
     completions: VecDeque<Wc>,
-    /// The error of an earlier poll that returned completions instead of the error. The program's next poll returns the
-    /// error.
+    /// The error that the last poll got from the device, but did not return because the poll returned completions. The
+    /// program's next poll returns the error.
     error: Option<io::Error>,
 }
 
@@ -116,7 +116,7 @@ impl IbvCq {
         })
     }
 
-    /// Returns true if a completion, or the error of an earlier poll, can be polled.
+    /// Returns true if the next poll can return a completion, or an error that an earlier poll did not return.
     pub(crate) fn is_ready(&self) -> io::Result<bool> {
         let mut taken = self.taken();
         if taken.completions.is_empty() && taken.error.is_none() {

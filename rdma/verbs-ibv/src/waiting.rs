@@ -27,7 +27,8 @@ pub(crate) struct Waiting<'a> {
     pub(crate) beside: Option<BorrowedFd<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) new_id: &'a dyn Fn() -> CmId,
-    /// A function that fails in a forked child process, which must not sleep on the objects of its parent process.
+    /// A function that fails if another process opened the device. A forked child process must not sleep on the objects
+    /// of its parent process.
     pub(crate) check: &'a dyn Fn() -> Result<(), Error>,
 }
 
@@ -114,8 +115,8 @@ impl Waiting<'_> {
                 queue.cq.arm().map_err(|e| Error::io("the completion queue cannot be armed", e))?;
             }
             // A completion that arrived before the queue was armed is not announced, so the queue is polled again after
-            // it was armed. The request to end the wait and the channel are checked here, too, because the loop also
-            // comes here after each sleep.
+            // it was armed. The loop also comes here after each sleep. The channel and the interrupt, which is a
+            // request to end the wait, are therefore checked here, too.
             if self.interrupt().is_some_and(Interrupt::take) {
                 return Ok(Wake::Interrupted);
             }

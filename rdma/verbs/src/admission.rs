@@ -2,10 +2,11 @@
 //! for a new connection. The source of a connection is usually its source network.
 //!
 //! A server admits at most a fixed number of connections. An [`Admission`] can also count connection requests that the
-//! server has not accepted yet, as if they were connections. A source with many connections must not keep other sources
-//! out. A connection can arrive while the maximum number of connections is admitted. [`Admission::decide`] then decides
-//! which connection must be closed: usually a connection of the source with the most connections. [`Admission`] only
-//! decides which connections are admitted; it contains no connection and reads no clock.
+//! server has not accepted yet, as if they were connections. An [`Admission`] prevents a source with many connections
+//! from keeping other sources out. If a new connection arrives while the maximum number of connections is admitted,
+//! [`Admission::decide`] decides which connection must be closed: usually a connection of the source with the most
+//! connections. [`Admission`] only decides which connections are admitted; it contains no connection and reads no
+//! clock.
 
 use std::{
     cmp::Reverse,
@@ -61,7 +62,7 @@ impl<K, S> Default for Admission<K, S> {
 }
 
 impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
-    /// The number of admitted connections.
+    /// Returns the number of admitted connections.
     pub fn len(&self) -> usize {
         self.admitted.len()
     }
@@ -71,12 +72,12 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
         self.admitted.is_empty()
     }
 
-    /// The keys of all admitted connections, the oldest first.
+    /// Returns the keys of all admitted connections, the oldest first.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.admitted.keys().copied()
     }
 
-    /// The number of admitted connections from `source`.
+    /// Returns the number of admitted connections from `source`.
     pub fn of(&self, source: S) -> usize {
         self.numbers.get(&source).copied().unwrap_or(0)
     }
@@ -152,8 +153,8 @@ impl<K: Copy + Ord, S: Copy + Ord> Admission<K, S> {
     pub fn displaced_by(&self, source: S, may: impl Fn(K) -> bool) -> Option<K> {
         let own = self.of(source);
         let loses = |number: usize, busy: bool| number > own + 1 || (own == 0 && !busy);
-        // If even the source with the most connections has too few connections to lose one, no other source can lose a
-        // connection. In this case, the connections need not be searched.
+        // `most` is the highest number of connections that one source has. If a source with `most` connections cannot
+        // lose a connection, no source can lose one, and the connections need not be searched.
         let most = self.by_number.last().map_or(0, |(number, _)| *number);
         if !loses(most, false) {
             return None;

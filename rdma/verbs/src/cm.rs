@@ -111,7 +111,7 @@ impl RejectReason {
     pub const INVALID_TRANSPORT: Self = Self(9);
     /// Reason 10: the rejecting side still has an earlier connection with the queue pair of the request.
     pub const STALE_CONNECTION: Self = Self(10);
-    /// Reason 26: the path MTU of the request is larger than the rejecting side's link allows.
+    /// Reason 26: the path MTU of the request is larger than the rejecting side allows.
     pub const INVALID_PATH_MTU: Self = Self(26);
     /// Reason 28: the peer's program rejected the request.
     pub const CONSUMER_DEFINED: Self = Self(28);
@@ -187,9 +187,9 @@ pub enum CmEvent {
         /// zeros, because a REJ has a field of fixed length for private data.
         private_data: Vec<u8>,
     },
-    /// A connection attempt of either side has failed without a REJ.
+    /// A connection attempt of this side or of the peer has failed for the reason `why`.
     Unreachable {
-        /// The connection whose attempt failed.
+        /// The connection that could not be established.
         id: CmId,
         /// The reason why the connection attempt failed.
         why: Unreachable,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// The error of a call of the driver interface.
+/// The error with which a method of the driver interface fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -57,8 +57,8 @@ pub enum Error {
     /// The state of the queue pair does not permit the call. The text names the state, for example "not connected".
     #[error("the queue pair is {0}, which does not allow this")]
     QpState(&'static str),
-    /// The failed call was to destroy an object that other objects still use, or to listen on a port that another
-    /// listener has. The text says which objects these are.
+    /// Other objects still use the object that was to be destroyed, or another listener has the requested port. The
+    /// text says which objects these are.
     #[error("the object is still in use: {0}")]
     Busy(&'static str),
     /// The device was opened by another process, from which this process was forked.

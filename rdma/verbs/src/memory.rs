@@ -2,8 +2,8 @@
 //!
 //! While a region is registered for remote access, a peer may change the region's bytes at any moment. Rust's rules for
 //! references do not allow such changes, so this module returns bytes as slices only in unsafe functions. The safe
-//! functions that access the bytes only copy them or write zeros. They hide the pointers from the compiler, so that the
-//! compiler makes no assumption about the bytes. This is the only module of the crate with `unsafe` code.
+//! functions access the bytes only by copying them or by writing zeros. They hide the pointers from the compiler, so
+//! that the compiler makes no assumption about the bytes. This is the only module of the crate with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::{any::Any, fmt, mem::MaybeUninit, sync::Arc};
@@ -87,9 +87,8 @@ impl Memory {
     /// Panics if `bytes` does not fit into the memory at `offset`.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.check(offset, bytes.len());
-        // SAFETY: `check` has verified that the range to write is inside this memory. The slice `bytes` does not
-        // overlap this range, because no reference to the bytes that this method writes may exist (contract of
-        // `from_raw_parts`).
+        // SAFETY: `check` has verified that the range to write is inside this memory. The contract of `from_raw_parts`
+        // excludes references to the bytes that this method writes, so the slice `bytes` does not overlap this range.
         unsafe { copy(self.addr.add(offset), bytes.as_ptr(), bytes.len()) }
     }
 
@@ -99,9 +98,9 @@ impl Memory {
     /// Panics if the range is not inside the memory.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         self.check(offset, out.len());
-        // SAFETY: `check` has verified that the range to read is inside this memory. The slice `out` does not overlap
-        // this range, because no mutable reference to the bytes that this method reads may exist (contract of
-        // `from_raw_parts`).
+        // SAFETY: `check` has verified that the range to read is inside this memory. The contract of `from_raw_parts`
+        // excludes mutable references to the bytes that this method reads, so the slice `out` does not overlap this
+        // range.
         unsafe { copy(out.as_mut_ptr(), self.addr.add(offset), out.len()) }
     }
 
@@ -157,10 +156,9 @@ impl Memory {
             // SAFETY: the `n` bytes to copy are inside this memory, because `check` has verified the whole range. The
             // pointer `at` points to a local array with room for at least `n` bytes.
             unsafe { copy(at, self.addr.add(offset + done), n) };
-            // SAFETY: `at` points to the local array `piece`, so `at` is not null, and the `n` bytes lie in one
-            // allocation that is not longer than `isize::MAX`. Bytes need no alignment. `copy` has just initialised
-            // the `n` bytes, and `take` cannot keep the slice, so the slice is gone before `copy` writes these bytes
-            // again.
+            // SAFETY: `at` points to the local array `piece`, so `at` is not null. The `n` bytes lie in this one
+            // allocation, which is not longer than `isize::MAX`. Bytes need no alignment. `copy` has just initialised
+            // the `n` bytes. `take` cannot keep the slice, so the slice is gone before `copy` writes these bytes again.
             take(unsafe { std::slice::from_raw_parts(at, n) })?;
             done += n;
         }
@@ -169,8 +167,8 @@ impl Memory {
 
     /// Writes zeros to the whole range.
     pub fn zero(&self) {
-        // SAFETY: the whole range is writable, and no reference to the bytes that this method writes may exist
-        // (contract of `from_raw_parts`). Bytes need no alignment.
+        // SAFETY: the whole range is writable, and the contract of `from_raw_parts` excludes references to the bytes
+        // that this method writes. Bytes need no alignment.
         unsafe { std::ptr::write_bytes(std::hint::black_box(self.addr), 0, self.len) }
     }
 
@@ -226,7 +224,7 @@ unsafe fn copy(dst: *mut u8, src: *const u8, n: usize) {
 mod tests {
     use super::*;
 
-    /// Memory whose owner is a vector with a copy of `bytes`.
+    /// Returns memory whose owner is a vector with a copy of `bytes`.
     fn memory(bytes: &[u8]) -> Memory {
         let mut bytes = bytes.to_vec();
         let (addr, len) = (bytes.as_mut_ptr(), bytes.len());

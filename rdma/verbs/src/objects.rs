@@ -71,7 +71,7 @@ impl Context {
     }
 
     /// Waits until an object of `on` has something to poll, until `deadline`, or until a call of [`Driver::interrupt`]
-    /// ends the wait. [`Driver::wait`] says more.
+    /// ends the wait. [`Driver::wait`] says which thread makes the turns of the embedded provider's engine meanwhile.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the completion queue or the channel of `on` is destroyed.
@@ -80,7 +80,7 @@ impl Context {
     }
 
     /// Waits like [`Context::wait`] in the mode [`WaitMode::Block`], but also returns [`Wake::Ready`] when the file
-    /// descriptor `beside` is readable. [`Driver::wait_beside`] describes an exception.
+    /// descriptor `beside` is readable. [`Driver::wait_beside`] describes in which case nothing watches `beside`.
     ///
     /// # Errors
     /// Fails with the same errors as [`Context::wait`].
@@ -102,8 +102,8 @@ impl Context {
         self.0.descriptor(on)
     }
 
-    /// Arms the file descriptor of `on` for one notification. Returns false if an object of `on` already has something
-    /// to poll.
+    /// Arms the file descriptor that [`Context::descriptor`] returned for `on`, for one notification. Returns false if
+    /// an object of `on` already has something to poll.
     ///
     /// # Errors
     /// Fails with the same errors as [`Driver::arm`].
@@ -112,8 +112,8 @@ impl Context {
     }
 }
 
-/// The owner of an object of the device `context`. `id` is the id of the object. When the `Owned` is dropped, the
-/// function `release` releases the object.
+/// Owns the object with the id `id` of the device `context`. When the `Owned` is dropped, the function `release`
+/// releases the object.
 #[derive(Debug)]
 struct Owned<I: Copy> {
     context: Context,
@@ -165,10 +165,10 @@ impl Pd {
 pub struct Mr {
     memory: Memory,
     keys: MrKeys,
-    // Rust drops fields in the order of their declaration, and `memory` must be dropped before `pd`. When an `Mr` is
-    // dropped, the verbs provider may keep the registration for a later `Mr` with the same memory. When `pd` is
-    // dropped, the verbs provider removes the kept registration, but only if the owner of the memory was dropped
-    // before. `memory` may be the last reference to this owner.
+    // Rust drops fields in the order of their declaration, and `memory` must be dropped before `pd`. The verbs provider
+    // may keep the registration of a dropped `Mr`, so that a later `Mr` with the same memory can use it. When the last
+    // clone of `pd` is dropped, the provider removes each kept registration whose memory has no owner any more.
+    // `memory` may be the last reference to the owner, so it must be dropped first.
     pd: Pd,
 }
 

@@ -22,7 +22,7 @@ pub struct RemoteAddr {
     pub rkey: u32,
 }
 
-/// The operation of a send work request. Immediates are in host byte order here and big-endian on the wire.
+/// The operation of a send work request. Immediates are in native byte order here and big-endian on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOp {
     /// A message into the oldest posted receive of the peer.
@@ -155,9 +155,9 @@ pub enum WcOpcode {
     Send,
     /// A WRITE, with or without an immediate, was acknowledged by the peer.
     Write,
-    /// The data of a READ is in the memory of the work request.
+    /// The data of a READ has arrived in the memory that the work request names.
     Read,
-    /// A receive contains a message of the peer.
+    /// The memory of a receive contains the message of a peer's SEND.
     Recv,
     /// A WRITE with immediate has used up a receive. The data of the WRITE went to the address that the peer named, not
     /// into the receive's memory.
@@ -178,7 +178,7 @@ pub struct Wc {
     /// The number of bytes that were received or read. If a WRITE with immediate completed a receive, this is the
     /// number of bytes of the WRITE.
     pub byte_len: u32,
-    /// The immediate in host byte order, if the message had an immediate.
+    /// The immediate in native byte order, if the message had an immediate.
     pub imm: Option<u32>,
     /// True if the message had the solicited-event bit. The verbs provider always reports false.
     pub solicited: bool,

@@ -88,10 +88,10 @@ pub enum DispatchAction {
         /// The id of the event in the reassembler.
         id: EventBufferId,
     },
-    /// Deliver an event of the ended worker `from` again. Copy the event from byte `offset` of the ring of `from` to
-    /// byte `descriptor.offset` of the ring of `worker`, and then announce the event to `worker`. If `worker` has a
-    /// staging ring, copy the event to the staging ring, and WRITE the event from the staging ring to the worker's ring
-    /// before the announcement.
+    /// Deliver an event of the ended worker `from` again. Copy the event from the ring of `from`, beginning at byte
+    /// `offset`, to the ring of `worker`, beginning at byte `descriptor.offset`. Then announce the event to `worker`.
+    /// If `worker` has a staging ring, copy the event to the staging ring, and WRITE the event from the staging ring to
+    /// the worker's ring before the announcement.
     Redeliver {
         /// The ended worker.
         from: WorkerId,
@@ -103,12 +103,12 @@ pub enum DispatchAction {
         descriptor: Descriptor,
     },
     /// Release the ring or staging ring of a worker that ended. The dispatcher orders this action exactly once for each
-    /// removed worker. `given_up` is the number of events in the ring that could have been delivered again, but were
-    /// not delivered again.
+    /// removed worker. `given_up` is the number of events in the ring that still waited to be delivered again. These
+    /// events are given up.
     Forget {
         /// The ended worker.
         worker: WorkerId,
-        /// The number of events that could have been delivered again, but were not delivered again.
+        /// The number of events that are given up although they still waited to be delivered again.
         given_up: u32,
     },
 }

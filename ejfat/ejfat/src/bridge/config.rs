@@ -39,8 +39,8 @@ pub struct Config {
     pub max_workers: u32,
     /// The maximum number of complete events that wait for room in a ring. If more than `most_waiting` events wait, the
     /// bridge groups the waiting events by the workers that may get them ([`EligibleWorkers`](super::EligibleWorkers)).
-    /// One event of the largest group is lost. If the waiting events of a slow worker are the largest group, they
-    /// therefore do not cause losses for other workers.
+    /// One event of the largest group is lost. If the events for a slow worker are the largest group, the lost event is
+    /// therefore an event for this worker, and not an event for another worker.
     pub most_waiting: u32,
     /// The longest time that a complete event waits for room. An event of an ended worker waits for at most the time
     /// `hold` to be delivered again.
@@ -56,8 +56,7 @@ pub struct Config {
     /// releases an event. A stalled worker that still acknowledges WRITEs gets one event each time the stall time has
     /// passed. Some workers release an event only when the next event comes, and would otherwise stay stalled.
     pub stall: Duration,
-    /// The time after which a worker counts as stalled if it has unacknowledged WRITEs and has acknowledged none of
-    /// them.
+    /// A worker counts as stalled if it has unacknowledged WRITEs and has acknowledged no WRITE for this time.
     pub silence: Duration,
     /// The maximum number of event traces in the trace buffer. The dispatcher rounds this number up to a power of two.
     pub max_traces: u32,

@@ -30,12 +30,12 @@ named! {
     name;
 }
 
-/// The counters of events. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in `lost`. `sent` plus
-/// `delivered_again` is the sum of `released`, `held_by_ended` and the number of events that subscribed workers have
-/// not released yet.
+/// The counters of the events of a bridge. `opened` is the sum of `open`, `sent`, `incomplete` and all numbers in
+/// `lost`. `sent` plus `delivered_again` is the sum of `released`, `held_by_ended` and the number of events that
+/// subscribed workers have not released yet.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// The number of events of which a first segment arrived.
+    /// The number of events of which at least one segment arrived.
     pub opened: u64,
     /// The number of events in reassembly and of complete events that wait for room.
     pub open: u64,
@@ -50,7 +50,7 @@ pub struct Counters {
     pub sent: u64,
     /// The sum of the lengths of all announced events, in bytes. An event that is delivered again is not counted again.
     pub sent_bytes: u64,
-    /// The number of deliveries that are known to have arrived at a worker.
+    /// The number of times that the bridge learned that an event has arrived at its worker.
     pub delivered: u64,
     /// The number of times that a worker released an event.
     pub released: u64,

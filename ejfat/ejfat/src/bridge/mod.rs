@@ -135,19 +135,21 @@ impl Dispatcher {
         self.serve_waiting(now);
     }
 
-    /// Returns the location for a new event. If an error is returned, the event is lost, and the caller must release
-    /// the reassembler's event buffer.
+    /// Notes that the reassembler opened an event, and returns the location to which the event's segments go. If an
+    /// error is returned, the event is lost, and the caller must release the reassembler's event buffer.
     ///
     /// # Errors
     /// Fails with [`EventLossCause::TooLarge`] if the event is longer than the ring of every worker that may get the
     /// event.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<EventLocation, EventLossCause> {
-        // If an older event still has this event buffer, the older event was evicted without a call of `gave_up`.
+        // If an older event still has this event buffer, the reassembler evicted the older event without a call of
+        // `gave_up`. The older event is therefore given up here.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }
         self.counters.opened += 1;
-        // Incomplete events may take at most half of a ring, because a header may claim more bytes than will arrive.
+        // An incomplete event takes room in the ring for all bytes that its header claims, even if fewer bytes will
+        // arrive. Incomplete events may therefore take at most half of a ring.
         let (state, location) = match self.workers.choose(opened.target, opened.length, Need::Reassembly) {
             WorkerChoice::Room(worker) => {
                 let (id, run, offset) = self.workers.take(worker, opened.length);
@@ -244,8 +246,8 @@ impl Dispatcher {
         }
     }
 
-    /// Sets the flag `behind` of a worker, which is true if too many WRITEs to the worker are queued. While `behind` is
-    /// true, the worker gets no new events.
+    /// Sets the flag `behind` of a worker. The flag is true if too many WRITEs to the worker are queued. While `behind`
+    /// is true, the worker gets no new events.
     pub fn set_behind(&mut self, worker: WorkerId, behind: bool) {
         if let Some(its) = self.workers.get_mut(worker) {
             its.behind = behind;
@@ -379,7 +381,8 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the part of the slots of all rings that is in use, from 0 to 1. Returns 1 if there is no worker.
+    /// Returns the number of ring slots in use, divided by the number of slots of all rings. Returns 1 if there is no
+    /// worker.
     pub fn fill(&self) -> f64 {
         self.workers.fill()
     }
@@ -423,7 +426,8 @@ impl EventState {
     }
 }
 
-/// Counts a delivery that has arrived at its worker.
+/// Counts an event as delivered, because it has arrived at its worker. If the event's trace still exists, also records
+/// the time since the event's first segment.
 fn delivered(now: Time, done: Credited, counters: &mut Counters, traces: &mut TraceBuffer) {
     counters.delivered += 1;
     if let Some(took) = traces.delivered(now, done.tag) {

@@ -93,7 +93,8 @@ impl Dispatcher {
         self.ended.push_back(EndedWorker { worker, geometry, until, events: events.collect() });
     }
 
-    /// Delivers events again to workers that have room, the oldest events first.
+    /// Delivers events again to workers that have room. The events of the worker that ended first come first, and the
+    /// events of one ended worker come in the order of their announcement.
     pub(super) fn serve_redelivery(&mut self, now: Time) {
         let before = self.counters.delivered_again;
         self.redeliver_all(now);
@@ -141,10 +142,11 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up the ring of each ended worker if no event in the ring waits to be delivered again, or if the ring's
-    /// time `until` has passed. Then gives up the largest kept ring again and again, until the kept rings are within
-    /// two limits. One limit is the number of rings, [`Config::max_workers`](super::Config::max_workers). The other
-    /// limit is the size of all kept rings together, [`Config::redelivery_bytes`](super::Config::redelivery_bytes).
+    /// Gives up the ring of each ended worker if no event in the ring waits to be delivered again, or if the worker
+    /// ended at least [`Config::hold`](super::Config::hold) ago. Then gives up the largest kept ring again and again,
+    /// until the kept rings are within two limits. One limit is the number of rings,
+    /// [`Config::max_workers`](super::Config::max_workers). The other limit is the size of all kept rings together,
+    /// [`Config::redelivery_bytes`](super::Config::redelivery_bytes).
     pub(super) fn forget_ended(&mut self, now: Time) {
         self.forget_where(|its| its.events.is_empty() || its.until <= now);
         let most = self.config.max_workers as usize;

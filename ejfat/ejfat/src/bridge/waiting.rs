@@ -90,8 +90,8 @@ impl Dispatcher {
             *counts.entry(target).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
-        // If several values are the most frequent ones, the function returns the value of the oldest event that has one
-        // of these values.
+        // Several values of `EligibleWorkers` may have the same highest count. The function then returns the value of
+        // the oldest event that has one of these values.
         self.waiting.iter().filter_map(|&id| self.target(id)).find(|target| counts[target] == most)
     }
 

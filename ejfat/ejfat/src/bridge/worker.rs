@@ -117,7 +117,7 @@ pub(super) enum Need {
 /// The result of a search for a worker that can get an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkerChoice {
-    /// The worker with this index has room.
+    /// The worker with this index has room for the event.
     Room(usize),
     /// Some workers may get the event, but none of these workers has room now.
     Full,
@@ -253,8 +253,9 @@ impl Workers {
         self.iter().any(|worker| worker.takes(target) || matches!(target, EligibleWorkers::Member(_)))
     }
 
-    /// Chooses the least filled worker that may get an event and has room. If `target` is [`EligibleWorkers::Member`],
-    /// and no worker with this member number can get events at present, any worker may get the event.
+    /// Chooses the worker that gets an event of `length` bytes. Among the workers that may get the event and have room
+    /// for it, this is the worker with the least filled ring. If `target` is [`EligibleWorkers::Member`], and no worker
+    /// with this member number can get events at present, any worker may get the event.
     pub(super) fn choose(&mut self, target: EligibleWorkers, length: u32, need: Need) -> WorkerChoice {
         let found = self.choose_among(target, length, need);
         match (target, found) {
@@ -363,8 +364,9 @@ impl Workers {
         self.all.iter_mut().flatten().for_each(|worker| worker.blocked = false);
     }
 
-    /// Blocks all workers that may get an event of this length, so that the free room in the rings of these workers is
-    /// kept for this event.
+    /// Blocks all workers that may get a waiting event of `length` bytes. Until the next call of
+    /// [`unblock`](Self::unblock), [`choose`](Self::choose) chooses none of these workers, so the free room in their
+    /// rings is kept for the waiting event.
     pub(super) fn block(&mut self, target: EligibleWorkers, length: u32, need: Need) {
         let absent = matches!(target, EligibleWorkers::Member(_))
             && !self.iter().any(|worker| worker.is_open() && worker.may(target, need));
@@ -378,8 +380,9 @@ impl Workers {
         self.iter().all(|worker| worker.blocked || !worker.is_open())
     }
 
-    /// Marks each worker as stalled if it has released none of its events for the time `config.stall`, or has
-    /// acknowledged none of its WRITEs for the time `config.silence`.
+    /// Finds out which workers are stalled. A worker is stalled if it has unreleased events and has released none of
+    /// them for the time `config.stall`. A worker is also stalled if it has unacknowledged WRITEs and has acknowledged
+    /// none of them for the time `config.silence`.
     pub(super) fn find_stalled(&mut self, now: Time, config: &Config) {
         for worker in self.all.iter_mut().flatten() {
             let slow = worker.slots.outstanding() > 0 && now >= worker.progress + config.stall;

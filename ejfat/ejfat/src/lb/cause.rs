@@ -20,7 +20,7 @@ named! {
         BadUdplbVersion = "bad_udplb_version",
         /// The TTL or hop limit is 1 or 0.
         TtlExpired = "ttl_expired",
-        /// No epoch has the packet's tick.
+        /// No epoch contains the packet's tick.
         EpochAssignMiss = "epoch_assign_miss",
         /// The packet's calendar slot has no member in the epoch's calendar.
         LbCalendarMiss = "lb_calendar_miss",

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{Epoch, LbId, Member, Rules, TickPrefix};
 use crate::segment::IpVersion;
 
-/// The member index of a calendar slot that has no member. No member has this index: a member
-/// gets an index only if a slot rule names it, and there are at most 32,768 slot rules, so the indices are lower.
+/// The member index of a calendar slot that has no member. No member has this index: only members that slot rules name
+/// have an index, and there are at most 32,768 slot rules, so each member index is below 32,768.
 const NONE: u16 = u16::MAX;
 
 /// The maximum ratio of the length of a calendar's array to the number of rules in the calendar. If the length would be
@@ -48,7 +48,8 @@ impl Calendar {
         slots[first..][..len].get(usize::from(slot)).copied().unwrap_or(NONE)
     }
 
-    /// Returns the slots that have a member, each with the index of its member. The slots are in ascending order.
+    /// Returns the number of each calendar slot that has a member, and the index of this member. The slot numbers are
+    /// in ascending order. The array of all calendars is `slots`.
     pub(super) fn each<'a>(&self, slots: &'a [u16]) -> impl Iterator<Item = (u16, u16)> + 'a {
         let SlotsAt { first, len, sorted } = self.slots;
         let (first, len) = (first as usize, usize::from(len));
@@ -139,8 +140,8 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Returns a mask of the lowest `bits` bits. `bits` is at most 14, because an epoch rule with more than 14 slot bits is
-/// refused.
+/// Returns a mask in which only the lowest `bits` bits are set. `bits` is at most 14, because an epoch rule with more
+/// than 14 slot bits is refused.
 #[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1

@@ -124,16 +124,15 @@ impl DataPlane {
     /// Chooses the first tick of a load balancer's new tables, stages the tables, and returns the chosen tick. The
     /// staged tables apply until the first tick of the next set. The load balancer's next tick is one above the highest
     /// tick that the load balancer remembers as routed. If no tick is remembered, the next tick is one above the
-    /// highest tick that was remembered before [`DataPlane::age`] forgot all ticks of the load balancer. The new tables
-    /// begin at the next tick if two conditions are met: a tick is remembered as routed, and the set that applies to
-    /// the next tick has routed at least one packet. In all other cases, the new tables replace the set that applies to
-    /// the next tick, and begin at the first tick of the replaced set.
+    /// highest of the ticks that [`DataPlane::age`] forgot last. The set that applies to the next tick decides where
+    /// the new tables begin. If this set has routed at least one packet and a tick is remembered as routed, the new
+    /// tables begin at the next tick. In all other cases, the new tables replace this set, and begin at its first tick.
     ///
     /// # Errors
-    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, but [`DataPlane::beyond`] says that
-    /// packets were routed whose ticks are too high to be remembered. This error is returned only if the set that
-    /// applies to the next tick has routed at least one packet. Fails with an error of [`DataPlane::stage`] if the new
-    /// tables would have to begin at the next tick, but cannot be staged there.
+    /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, but [`DataPlane::beyond`] reports
+    /// routed packets with ticks above the horizon. This error is returned only if the set that applies to the next
+    /// tick has routed at least one packet. Fails with an error of [`DataPlane::stage`] if the new tables would have to
+    /// begin at the next tick, but cannot be staged there.
     pub fn stage_next(&mut self, tables: Arc<LbTables>) -> Result<u64, StageError> {
         let of = self.of(tables.lb());
         match of.next()? {
@@ -164,8 +163,8 @@ impl DataPlane {
     /// segments of an event in flight may go to different workers if the event's tick is `from` or higher.
     ///
     /// # Errors
-    /// Fails with [`StageError::Full`] if the load balancer has a current set and [`DataPlane::MOST_STAGED`] staged
-    /// sets, and the first ticks of all of them are below `from`.
+    /// Fails with [`StageError::Full`] if no set would be dropped, and the load balancer already has a current set and
+    /// [`DataPlane::MOST_STAGED`] staged sets.
     pub fn force(&mut self, tables: Arc<LbTables>, from: u64) -> Result<usize, StageError> {
         let lb = tables.lb();
         self.check_forced(lb, from)?;
@@ -281,10 +280,11 @@ impl DataPlane {
     }
 
     /// Forgets old ticks of all load balancers that have no horizon. A tick is old if no packet with this tick was
-    /// routed since the previous call of this function. The time between two calls should be longer than an event is in
-    /// flight, so that no event in flight has an old tick. Tables can be staged only for ticks above all remembered
-    /// ticks. A much too high tick from a sender whose clock was wrong therefore prevents the staging of new tables,
-    /// but only until this tick is forgotten. The caller should call this function every few seconds.
+    /// routed since the previous call of this function. The time between two calls should be longer than the time for
+    /// which an event is in flight, so that no event in flight has an old tick. Tables can be staged only for ticks
+    /// above all ticks that are remembered as routed. A much too high tick from a sender whose clock was wrong
+    /// therefore prevents the staging of new tables, but only until this tick is forgotten. The caller should call this
+    /// function every few seconds.
     pub fn age(&mut self) {
         for of in self.lbs.iter_mut().filter(|of| of.horizon == NO_HORIZON) {
             let forgotten = std::mem::replace(&mut of.before, of.newest.take());
@@ -420,7 +420,7 @@ impl DataPlane {
     /// sent to the member, and it had no rule in the tables for ticks above the highest routed tick.
     /// [`DataPlane::members`] omits unused members, and [`DataPlane::gone`] includes their packets instead. Tables for
     /// lower ticks may still have a rule for an unused member. If no tables at all have a rule for an unused member,
-    /// its own counters are removed, and its packets remain only as a part of the sums in [`DataPlane::gone`]. The
+    /// its own counters are removed. Its packets then remain only as a part of the sums in [`DataPlane::gone`]. The
     /// caller should call this function every few seconds. The function does nothing if it checked the same tables less
     /// than a second ago. If `now` is earlier than in a previous call, the time of the previous call is used.
     pub fn look_at_members(&mut self, now: Time) {

@@ -21,10 +21,10 @@ pub trait Engine: std::fmt::Debug + Send {
     /// Replaces the current image by another image. The engine forwards each packet by only one of the two images.
     ///
     /// The guard of a load balancer is the lowest tick for which the two images may forward the load balancer's packets
-    /// differently. The engine refuses the new image if, since the last [`Engine::take`], it has forwarded a packet
-    /// whose tick is at least the guard but not above the horizon. The guard and the horizon are those of the packet's
-    /// load balancer. The refusal prevents the segments of one event from going to different workers. A load balancer
-    /// that is not in `guards` has no guard and causes no refusal.
+    /// differently. The engine refuses the new image if it has forwarded a packet whose tick is at least the guard but
+    /// not above the horizon. Packets that it forwarded before the last [`Engine::take`] do not cause a refusal. The
+    /// guard and the horizon are those of the packet's load balancer. The refusal prevents the segments of one event
+    /// from going to different workers. A load balancer that is not in `guards` has no guard and causes no refusal.
     ///
     /// # Errors
     /// Fails with [`EngineError::Late`] if the engine refuses the image. After a refusal, the previous image stays in
@@ -65,7 +65,7 @@ pub enum EngineError {
 /// What an engine has counted since the previous [`Engine::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
-    /// The numbers of dropped packets that belong to no load balancer.
+    /// For each drop cause, the number of dropped packets that belong to no load balancer.
     pub unaddressed: Drops,
     /// The counters of each load balancer that got packets.
     pub lbs: BTreeMap<LbId, LbCounters>,

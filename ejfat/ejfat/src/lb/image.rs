@@ -33,7 +33,7 @@ named! {
     pub enum ImageTable {
         /// The destination addresses, each with its load balancer.
         Destinations = "destination addresses",
-        /// The allowed source addresses, each with the highest number of a table set that allows the address.
+        /// The allowed source addresses, each with the highest number among the table sets that allow this address.
         Sources = "source addresses",
         /// The first ticks of all ranges of ticks, as a binary search tree.
         Begins = "ranges of ticks",
@@ -260,9 +260,9 @@ impl DataPlane {
     }
 }
 
-/// Returns the sender addresses that a load balancer allows, each with the highest number of a table set that allows
-/// the address. Hardware accepts a packet from the address if the number of the table set that applies to the packet is
-/// at most this number. [`Sets::allows`] accepts the same packets.
+/// Returns the sender addresses that a load balancer allows. Each address comes with a number: the highest number among
+/// the table sets that allow this address. Hardware accepts a packet from the address if the number of the table set
+/// that applies to the packet is at most this number. [`Sets::allows`] accepts the same packets.
 fn last_sets(lb: LbId, sets: &Sets) -> Vec<(Option<LbId>, IpAddr, u8)> {
     let mut last = BTreeMap::new();
     for (at, set) in sets.sets.iter().enumerate() {

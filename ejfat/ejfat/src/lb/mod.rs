@@ -8,9 +8,9 @@
 //!
 //! [`Rules`] can be edited, like the table rules of the P4 data plane. [`Tables`] are compiled from [`Rules`] and do
 //! not change. A [`DataPlane`] may have several sets of tables for each load balancer. Each set of tables has a first
-//! tick. All segments of an event have the same tick, so they are looked up in the same set. Each load balancer has
-//! sets of its own, because different load balancers serve different experiments, whose ticks are independent of each
-//! other.
+//! tick, and applies from this tick on until the next set begins. All segments of an event have the same tick, so they
+//! are looked up in the same set. Each load balancer has sets of its own, because different load balancers serve
+//! different experiments, whose ticks are independent of each other.
 //!
 //! # Source
 //! The tables, the order of the checks and the names of the counters are those of ESnet's P4 data plane (udplb), whose

@@ -22,12 +22,14 @@ const UNCOUNTED: u32 = u32::MAX;
 pub(super) struct PacketCounters {
     lbs: Box<[LbCounters]>,
     members: HashMap<(LbId, u16), u32, FixedState>,
-    /// The counters of members. The index of a member's counters is stored in `members`.
+    /// The counters of members: how many packets and bytes were sent to each member. The index of a member's counters
+    /// is stored in `members`.
     traffic: Vec<Traffic>,
     /// The indexes in `traffic` that no member uses any more.
     vacant: Vec<u32>,
-    /// The counts of members whose counters were removed, because no tables have a rule for these members any more. The
-    /// key is the member id, and the counts of members with the same id on different load balancers are added up.
+    /// The numbers of packets and bytes that were sent to former members. The counters of a former member were removed
+    /// from `traffic`, because no tables have a rule for this member any more. The key is the member id, and the counts
+    /// of members with the same id on different load balancers are added up.
     forgotten: BTreeMap<u16, Traffic>,
     /// The leaving members. A member is leaving if the tables for ticks above the highest routed tick have no rule for
     /// it.
@@ -81,9 +83,9 @@ impl PacketCounters {
         }
     }
 
-    /// Gives counters to each member of the new tables that has none yet, and returns the indexes of the members'
-    /// counters. Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have counters then. If the result
-    /// is `None`, the caller must call [`PacketCounters::all_places`].
+    /// Makes sure that each member of the new tables has counters, and returns the indexes of the members' counters.
+    /// Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have counters then. If the result is
+    /// `None`, the caller must call [`PacketCounters::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));
@@ -101,7 +103,7 @@ impl PacketCounters {
         self.looked = None;
     }
 
-    /// Gives counters to each member of the tables in `all` that has none yet, and returns the indexes of the members'
+    /// Makes sure that each member of the tables in `all` has counters, and returns the indexes of the members'
     /// counters. The result has one element for each element of `all`. If more than [`PacketCounters::MOST_MEMBERS`]
     /// members have counters, members that are in no tables lose their counters.
     pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
@@ -133,7 +135,7 @@ impl PacketCounters {
     /// tables in `live` apply to the ticks after the highest routed tick. A leaving member is forgotten when no packet
     /// was sent to it for the time [`PacketCounters::REMEMBERED`]. It is not forgotten while one of the tables in `all`
     /// has a rule for it. The tables in `all` include the tables of earlier ticks, which may still route a late packet.
-    /// Does nothing if the members were compared with the same tables less than a second ago.
+    /// The method does nothing if it has compared the members with the same tables less than a second ago.
     pub(super) fn look<'a>(
         &mut self,
         now: Time,
@@ -171,7 +173,7 @@ impl PacketCounters {
         }
     }
 
-    /// Adds the counters of an engine to the counters of the data plane.
+    /// Adds the packets that an engine has counted to the counters of the data plane.
     pub(super) fn absorb(
         &mut self,
         unaddressed: &Drops,

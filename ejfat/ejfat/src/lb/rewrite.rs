@@ -28,8 +28,8 @@ pub struct Forwarded {
 /// and the payload stays in place. Checksums are only updated for the changed bytes, so a wrong checksum stays wrong. A
 /// UDP checksum of 0, which stands for no checksum, stays 0, also over IPv6.
 ///
-/// Unlike the P4 data plane, this function drops fragments, and packets whose length in the IP or UDP header does not
-/// match the number of bytes. A dropped packet is not changed.
+/// Unlike the P4 data plane, this function drops fragments. It also drops packets for which the length in the IP or UDP
+/// header does not match the length of `bytes`. A dropped packet is not changed.
 ///
 /// # Errors
 /// Fails with the cause for which the packet is dropped.
@@ -84,7 +84,8 @@ fn write(packet: IpPacket, found: &RouteRef<'_>, bytes: &mut [u8]) -> usize {
             bytes[start..start + V6].copy_from_slice(&all);
         }
         _ => {
-            // IPv4 headers with options have no constant length, so they are moved first and changed afterwards.
+            // IPv4 headers with options have no constant length, so they are not changed in a local array. They are
+            // moved inside `bytes` first, and changed there afterwards.
             bytes.copy_within(..headers, start);
             new.put_v4(&mut bytes[start..start + headers], packet.payload);
         }
@@ -106,7 +107,7 @@ struct New {
     len: usize,
     to: IpAddr,
     port: u16,
-    /// The change of the UDP checksum that the removal of the LB header causes.
+    /// The change that the removal of the LB header causes in the UDP checksum.
     change: Change,
 }
 

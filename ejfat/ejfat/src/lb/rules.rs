@@ -46,7 +46,7 @@ fn put<K: Ord, V>(
 }
 
 impl Rules {
-    /// Adds a rule. If `replace` is true, the rule may replace a rule with the same key.
+    /// Adds a rule. If `replace` is true, the rule replaces the rule with the same key, if any.
     ///
     /// # Errors
     /// Fails with [`RuleError::Exists`] if `replace` is false and the table has a rule with the same key. Fails with
@@ -167,7 +167,7 @@ impl Rules {
     }
 
     /// Adds the rules of `other`. A rule that exists already is replaced by the added rule with the same key. After
-    /// this call, the number of rules may exceed the tables' limits.
+    /// this call, a table can have more rules than its limit.
     pub fn add(&mut self, other: &Self) {
         self.destinations.extend(&other.destinations);
         self.sources_v4.extend(&other.sources_v4);
@@ -201,16 +201,16 @@ impl Rules {
 /// The changes that turn one set of rules into another set, in the order of [`Rules::iter`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// The rules of the new set whose keys the old set does not have, in the order of [`Rules::iter`].
+    /// The rules with keys that only the new set has, in the order of [`Rules::iter`].
     pub inserted: Vec<Rule>,
     /// Pairs of an old rule and a new rule with the same key.
     pub changed: Vec<(Rule, Rule)>,
-    /// The rules of the old set whose keys the new set does not have, in the order of [`Rules::iter`].
+    /// The rules with keys that only the old set has, in the order of [`Rules::iter`].
     pub removed: Vec<Rule>,
 }
 
 impl Changes {
-    /// Returns true if there are no changes, so that the old rules and the new rules are equal.
+    /// Returns true if there are no changes, which means that the old rules and the new rules are equal.
     pub fn is_empty(&self) -> bool {
         self.inserted.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }

@@ -10,7 +10,8 @@ use crate::wire::LbHeader;
 /// The reason why tables were not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StageError {
-    /// A tick to which the new tables would apply was already routed. The new tables could split events.
+    /// A tick to which the new tables would apply was already routed. The new tables could split the event with this
+    /// tick: later segments could go to another worker than the earlier segments.
     #[error(
         "ticks up to {newest} were routed already, so tables from tick {from} on could split events; stage them from a later tick, or force them; if a sender's clock was wrong, that tick is forgotten some seconds after"
     )]
@@ -91,9 +92,10 @@ pub struct BeyondHorizon {
     /// some of these ticks may no longer be above it. The load balancer does not know how many, so `packets` does not
     /// decrease while `highest` is above the horizon.
     pub packets: u64,
-    /// The lowest stored tick above the horizon. A load balancer stores only two of the ticks that it routed above its
-    /// horizon: the lowest one in `lowest`, and the highest one in `highest`. When the horizon rises to `lowest` or
-    /// higher but stays below `highest`, only `highest` is still above the horizon, so `lowest` is set to `highest`.
+    /// The lowest routed tick above the horizon that the load balancer knows. A load balancer stores only two of the
+    /// ticks that it routed above its horizon: the lowest one in `lowest`, and the highest one in `highest`. When the
+    /// horizon rises to `lowest` or higher but stays below `highest`, only `highest` of these two ticks is still above
+    /// the horizon. In this case, `lowest` is set to `highest`.
     pub lowest: u64,
     /// The highest routed tick above the horizon.
     pub highest: u64,
@@ -162,9 +164,11 @@ impl Sets {
     /// set also applies to all ticks below its first tick, so even a set with a lower first tick comes after it. Fails
     /// with [`StageError::Routed`] if `from` or a higher tick is remembered as routed. Fails with [`StageError::Taken`]
     /// if `from` is 0 or the first tick of any set. Fails with [`StageError::Full`] if there is no room for another
-    /// set. If `past_first` is true and a tick is remembered as routed, `from` may also be the first tick of the first
-    /// set. In this case, all remembered ticks are below `from`. The new set applies from `from` on, and the first set
-    /// keeps the lower ticks, to which it applied as well.
+    /// set.
+    ///
+    /// If `past_first` is true and a tick is remembered as routed, `from` may also be the first tick of the first set.
+    /// The new set then applies from `from` on, and the first set applies only to lower ticks. All remembered ticks are
+    /// such lower ticks, because the function would otherwise fail with [`StageError::Routed`].
     pub(super) fn place_for(&self, from: u64, past_first: bool) -> Result<usize, StageError> {
         let newest = self.newest_tick();
         if let Some(newest) = newest.filter(|&newest| newest >= from) {
@@ -258,9 +262,9 @@ impl Sets {
         self.beyond = self.beyond.and_then(|beyond| self.remember(beyond));
     }
 
-    /// The ticks of `beyond` were above the horizon when they were routed, but the horizon may have risen. Remembers
-    /// the ticks that are not above the horizon now as routed. Returns `beyond` with only the ticks that are still
-    /// above the horizon, or `None` if there are none.
+    /// The ticks of `beyond` were above the horizon when they were routed, but the horizon may have risen. If a tick of
+    /// `beyond` is no longer above the horizon, the tick is now remembered as routed. Returns `beyond` with only the
+    /// ticks that are still above the horizon, or `None` if there are none.
     fn remember(&mut self, beyond: BeyondHorizon) -> Option<BeyondHorizon> {
         if beyond.lowest > self.horizon {
             return Some(beyond);

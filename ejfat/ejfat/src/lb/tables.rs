@@ -1,4 +1,5 @@
-//! Tables, which are compiled from rules for fast lookups.
+//! The tables in which the data plane looks up the destination of each packet. They are compiled from rules, so that
+//! lookups are fast.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -12,7 +13,8 @@ use super::{
 };
 use crate::{segment::IpVersion, wire::LbHeader};
 
-/// The compiled tables of the data plane. Lookups do not allocate memory. Clones share the tables.
+/// The tables of the data plane, compiled from the rules of all load balancers. Lookups do not allocate memory. Clones
+/// share the tables.
 #[derive(Clone, Debug)]
 pub struct Tables {
     pub(super) destinations: Arc<Addresses<LbId>>,
@@ -31,7 +33,7 @@ pub struct LbTables {
     /// The slots of all calendars, in the form that [`Calendar::member`] reads.
     slots: Vec<u16>,
     members: Vec<MemberEntry>,
-    /// The ids of the members that have rules, including members without a calendar slot.
+    /// The ids of the members for which the rules contain a member rule, including members without a calendar slot.
     described: Vec<u16>,
 }
 
@@ -134,13 +136,13 @@ impl LbTables {
         self.lb
     }
 
-    /// Returns the members that have rules, in ascending order.
+    /// Returns the members for which the rules contain a member rule, in ascending order.
     pub(super) fn described(&self) -> impl Iterator<Item = (LbId, u16)> + '_ {
         self.described.iter().map(|&id| (self.lb, id))
     }
 
     /// Returns the members that have a calendar slot. The result has a `None` for each member that has a calendar slot
-    /// but no rules.
+    /// but no member rule.
     pub(super) fn members(&self) -> impl Iterator<Item = Option<(LbId, u16)>> + '_ {
         let described = |entry: &MemberEntry| entry.v4.is_some() || entry.v6.is_some();
         self.members.iter().map(move |entry| described(entry).then_some((self.lb, entry.id)))

@@ -90,8 +90,8 @@ impl EventBuffers {
         Self {
             buffers: (0..config.slots).map(buffer).collect(),
             free: (0..config.slots).rev().collect(),
-            // The hash table has twice the capacity that its entries need. A hash table that is at most half full can
-            // use the places of removed entries again without an allocation.
+            // The hash table has twice the capacity that its entries need, so it is at most half full. Such a hash
+            // table can use the places of removed entries again, and allocates no memory later.
             index: HashMap::with_capacity_and_hasher(2 * config.slots as usize, hash),
             stale: List::default(),
             links: Links::new(config.slots),
@@ -295,8 +295,9 @@ impl EventBuffers {
         Ok(complete)
     }
 
-    /// Finds the location at which a segment's bytes must be recorded in the event's [`Cover`], which is the record of
-    /// the bytes that have arrived. `length` and `tick` are the event's length and tick in the headers of this segment.
+    /// Checks the segment with the bytes `part` of an event. Returns the location in the event's [`Cover`] at which the
+    /// arrival of these bytes must be recorded; the `Cover` says which bytes have arrived. `length` and `tick` are the
+    /// event's length and tick in the headers of this segment.
     #[inline]
     pub(super) fn check(
         &mut self,

@@ -69,8 +69,8 @@ impl Chunks {
             number: 0,
             next: if at + 1 == count { NONE } else { at + 1 },
         };
-        // The hash table has twice the capacity that its entries need, so that it allocates no memory later. A hash
-        // table that is at most half full can use the places of removed entries again without an allocation.
+        // The hash table has twice the capacity that its entries need, so it is at most half full. Such a hash table
+        // can use the places of removed entries again, and allocates no memory later.
         let index = HashMap::with_capacity_and_hasher(2 * count as usize, FixedState::with_seed(seed));
         Self { chunks: (0..count).map(chunk).collect(), free: 0, index }
     }
@@ -104,7 +104,8 @@ impl Chunks {
         chunk.is_some_and(|at| bits(at) >> (segment % 64) & 1 == 1)
     }
 
-    /// Returns whether the bit of any segment in `segments` is set, and whether the bits of all these segments are set.
+    /// Returns two values: whether the bitmap records that any segment in `segments` has arrived, and whether it
+    /// records that all of them have arrived.
     pub(super) fn any_and_all(&self, chain: &mut Chain, segments: RangeInclusive<u32>) -> (bool, bool) {
         let (mut any, mut all) = (false, true);
         if chain.is_empty() {

@@ -26,15 +26,16 @@ const CLAIMED: u64 = 16;
 /// The limits and settings of a reassembler.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The number of event buffers. Open events and complete events that are not released need an event buffer each.
+    /// The number of event buffers. Each open event needs an event buffer. Each complete event needs one, too, until it
+    /// is released.
     pub slots: u32,
     /// The maximum number of open events. If `max_open` events are open and another event begins, the sender with the
-    /// most open events loses one event. It loses the event that got no segment for the longest time. If senders that
-    /// never completed an event have more than half of all open events, only these senders can lose an event.
+    /// most open events loses one event. It loses the event that got no segment for the longest time. If more than half
+    /// of all open events belong to senders that never completed an event, only these senders can lose an event.
     pub max_open: u32,
     /// The maximum number of open events of one sender. When a sender with this number of open events opens another
-    /// event, the sender loses its own event that got no segment for the longest time. All senders that are not counted
-    /// separately together count as one sender, for example the senders beyond [`Config::max_sources`].
+    /// event, the sender loses its own event that got no segment for the longest time. The senders that are not counted
+    /// separately, for example those beyond [`Config::max_sources`], have this limit together, like one sender.
     pub max_open_per_source: u32,
     /// The rule that decides which events belong to one sender. Each sender has its own limits, such as
     /// `max_open_per_source`.
@@ -45,19 +46,19 @@ pub struct Config {
     /// up the pages of all segments. It does not know which pages an earlier segment has used, so a page with bytes of
     /// two segments is counted twice. An event counts for at most the size of all its pages. If this memory is full,
     /// the sender with the most memory loses its largest open event. The segment is dropped instead if it belongs to
-    /// this event, or if evicting this event would free too little memory. If senders that never completed an event
-    /// have more than half of the memory of all open events, only these senders can lose an event.
+    /// this event, or if evicting this event would free too little memory. If more than half of the memory of all open
+    /// events belongs to senders that never completed an event, only these senders can lose an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,
     /// The time without a segment after which an event is given up. The time-out of E2SAR begins with the first segment
     /// of an event instead of the last segment. The reassembler drops late segments of an ended event. If the event or
-    /// the late segment has no tick, the late segment is dropped only if `timeout` has not passed since the event's
-    /// end.
+    /// the late segment has no tick, the late segment is dropped only during the time `timeout` after the event's end.
     pub timeout: Duration,
     /// The time after which an open event is given up, even if segments still arrive.
     pub lifetime: Duration,
-    /// Says whether a gap in the event numbers means that events are missing. Only then are missing events counted.
+    /// Says whether a gap in the event numbers means that events are missing. Missing events are counted only with
+    /// [`Numbering::Consecutive`].
     pub numbering: Numbering,
     /// The accepted versions of RE headers.
     pub versions: Versions,
@@ -68,9 +69,9 @@ pub struct Config {
     /// late segment of a remembered event is dropped, and does not open the event again. [`Config::timeout`] describes
     /// an exception.
     pub remembered: u32,
-    /// The number of bitmap blocks, which all events share. A bitmap block has 512 bits, and belongs to one event while
-    /// it is used. Each set bit says that one range of bytes of this event has arrived. An event needs bitmap blocks
-    /// only if the bytes that have arrived form many separate ranges.
+    /// The number of bitmap blocks, which record the arrived bytes of events. All events share these blocks. A bitmap
+    /// block has 512 bits, and belongs to one event while it is used. Each set bit says that one range of bytes of this
+    /// event has arrived. An event needs bitmap blocks only if the bytes that have arrived form many separate ranges.
     pub chunks: u32,
     /// The seed of the hash tables. The seed should be random, so that no sender can choose event numbers whose hashes
     /// collide.
@@ -122,10 +123,10 @@ pub enum ConfigError {
 impl Config {
     /// Returns the limit of the sum of the lengths of all open and complete events, in bytes. If a new event would
     /// exceed this limit, open events are evicted. The sender whose open events have the greatest total length loses
-    /// its longest open events. If senders that never completed an event have more than half of the total length of all
-    /// open events, only these senders can be chosen. If the events of the chosen sender are not enough, another sender
-    /// is chosen by the same rule. If 16 evictions would not be enough, the segment of the new event is dropped
-    /// instead.
+    /// its longest open events. If more than half of the total length of all open events belongs to senders that never
+    /// completed an event, only these senders can be chosen. If the events of the chosen sender are not enough, another
+    /// sender is chosen in the same way. If even 16 evictions would not be enough, no event is evicted, and the segment
+    /// of the new event is dropped.
     pub fn max_claimed(&self) -> u64 {
         self.memory.saturating_mul(CLAIMED)
     }

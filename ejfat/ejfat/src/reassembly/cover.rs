@@ -12,10 +12,10 @@
 //! length of this segment. The segment must have at least [`LEAST_STRIDE`] bytes, begin at a multiple of its own
 //! length, and not end at the end of the event.
 //!
-//! The bitmap is used from the time when a new interval does not fit into the full list. Intervals that begin and
-//! end at borders of cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the
-//! rest of these intervals stays in the list. Once the bitmap is used, a segment that fills exactly one cell is
-//! recorded in the bitmap, unless the segment is adjacent to an interval: such a segment becomes part of this interval.
+//! The bitmap is used from the time when a new interval does not fit into the full list. Intervals that begin and end
+//! at borders of cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the rest
+//! of these intervals stays in the list. Once the bitmap is used, a segment that fills exactly one cell is recorded in
+//! the bitmap. There is one exception: if the segment is adjacent to an interval, it becomes part of this interval.
 
 use std::ops::Range;
 
@@ -50,8 +50,8 @@ pub(super) struct Cover {
 pub(super) struct Gap {
     /// The index of the first interval that ends after the first byte of the segment.
     interval: usize,
-    /// The bit in the event's bitmap that stands for exactly the segment's bytes, or `None` if there is no such bit or
-    /// if the event has no bitmap yet.
+    /// The bit in the event's bitmap that stands for exactly the segment's bytes. The value is `None` if no bit does
+    /// so, or if the event has no bitmap yet.
     cell: Option<Cell>,
 }
 
@@ -73,9 +73,9 @@ impl Cover {
         self.cells
     }
 
-    /// Returns the location in this record where [`Cover::add`] records the bytes `bytes` of a segment. `bytes` must
-    /// not be empty and must lie inside the event, which has `length` bytes. Returns an error if any byte in `bytes`
-    /// has arrived already.
+    /// Returns the [`Gap`] by which [`Cover::add`] records that the bytes `bytes` of a segment have arrived. `bytes`
+    /// must not be empty and must lie inside the event, which has `length` bytes. Returns an error if any byte in
+    /// `bytes` has arrived already.
     #[inline]
     pub(super) fn check(
         &mut self,

@@ -1,5 +1,6 @@
-//! Linked lists of event buffers. The links of all event buffers are allocated once. [`Links::push`] adds an event
-//! buffer to the end of a list, and [`Links::touch`] moves an event buffer to the end of its list.
+//! Linked lists whose elements are event buffers. [`Links::new`] allocates the links of all event buffers, so the
+//! methods that change a list allocate no memory. [`Links::push`] adds an event buffer to the end of a list, and
+//! [`Links::touch`] moves an event buffer to the end of its list.
 
 /// The index that stands for no buffer.
 pub(super) const NONE: u32 = u32::MAX;
@@ -54,7 +55,7 @@ impl Links {
         std::iter::successors(present(list.first), move |&buffer| present(self.0[buffer as usize].1))
     }
 
-    /// Moves a buffer to the end of the list, because a segment arrived for the buffer.
+    /// Moves a buffer to the end of the list, because a segment of the buffer's event arrived.
     #[inline]
     pub(super) fn touch(&mut self, list: &mut List, buffer: u32) {
         if list.last != buffer {

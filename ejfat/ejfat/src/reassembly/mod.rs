@@ -7,14 +7,14 @@
 //! ```
 //!
 //! The key of an event consists of its event number, its data id and its sender. The segments of an event arrive in any
-//! order and any number of times. Accepted segments never overlap and lie inside the event, so an event is complete
-//! when the number of accepted bytes is equal to the length of the event.
+//! order and any number of times. Accepted segments never overlap, and lie inside the event. An event is therefore
+//! complete when the number of accepted bytes is equal to the length of the event.
 //!
 //! The caller provides memory for [`Config::slots`] events of up to [`Config::max_event`] bytes each. The bytes of an
 //! event do not always arrive. The caller should therefore reserve only address space for the events, and let the
 //! operating system provide pages of memory when bytes are written. [`Config::max_claimed`] limits the address space
-//! that events claim, and [`Config::memory`] limits the memory of the pages that segments touch. All tables are
-//! allocated when the reassembler is created.
+//! that events claim, and [`Config::memory`] limits the memory of the pages that segments touch. The reassembler
+//! allocates its own tables when it is created. Only the counters of streams ([`StreamStats`]) are allocated later.
 //!
 //! Every segment is either accepted, or dropped and counted under one [`SegmentDropCause`]. Every event that was opened
 //! ends as complete, timed out, evicted or abandoned.
@@ -71,7 +71,7 @@ pub struct EventKey {
     pub data_id: u16,
 }
 
-/// A copy command. The caller must copy the segment's payload from the datagram into the event buffer. The caller must
+/// A copy command: the caller must copy the segment's payload from the datagram into the event buffer. The caller must
 /// make the copy before the next segment is handled. The next segment may complete the event, and the event buffer must
 /// then contain all bytes of the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct CopyCommand {
     pub length: u32,
     /// The offset in the event to which the payload is copied, in bytes.
     pub offset: u32,
-    /// The range of the datagram that is copied.
+    /// The bytes that the caller must copy, as a range of offsets in the datagram.
     pub payload: Range<usize>,
     /// True if this segment is the first accepted segment of the event.
     pub opened: bool,
@@ -162,7 +162,8 @@ named! {
         /// room. The cause is the same if the segment needs a bitmap block and all [`Config::chunks`] bitmap blocks are
         /// in use.
         Memory = "memory",
-        /// No event buffer is free, and no limit on open events is reached, so complete events must be released first.
+        /// No event buffer is free, and no limit on open events is reached. Complete events that were not released have
+        /// event buffers, too, so the caller must release complete events first.
         NoSlot = "no_slot",
     }
 
@@ -217,7 +218,7 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Creates a reassembler without open events, and allocates all its tables.
+    /// Creates a reassembler without open events, and allocates its tables, except the counters of streams.
     ///
     /// # Errors
     /// Fails with [`ConfigError::Zero`] if `memory` or a `u32` field of `config` is 0. Fails with
@@ -239,7 +240,8 @@ impl Reassembler {
         })
     }
 
-    /// Returns the limits and settings. If `max_event` was above `memory`, [`Reassembler::new`] has set it to `memory`.
+    /// Returns the limits and settings of this reassembler. If `max_event` was above `memory`, [`Reassembler::new`] has
+    /// set it to `memory`.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -309,8 +311,8 @@ impl Reassembler {
 
     /// Records that a part of an event has arrived, and evicts the open event `victim` to free memory for the part.
     /// Returns true if the event is complete now. Recording can fail because no bitmap block is free. If `victim` has
-    /// bitmap blocks, its eviction then frees these blocks, and the function tries to record the part again. If
-    /// recording fails in any other case, the function returns the error and evicts nothing.
+    /// bitmap blocks in this case, the function evicts `victim`, which frees these blocks, and tries to record the part
+    /// again. If recording fails in any other case, the function returns the error and evicts nothing.
     #[cold]
     fn add_and_evict(
         &mut self,
@@ -325,8 +327,8 @@ impl Reassembler {
         }
         self.evict(victim, Eviction::Memory);
         added.or_else(|_| {
-            // The first call of `add` may have changed the event's record before the call failed. The location in the
-            // record at which the part is entered (`gap`) is therefore determined again.
+            // The first call of `add` may have changed the event's record before the call failed. The function
+            // therefore determines again where in the record the part is entered (`gap`).
             let gap = self.buffers.check(buffer, &part, length, None, &self.chunks)?;
             self.buffers.add(self.now, buffer, (part, gap), length, &mut self.chunks)
         })

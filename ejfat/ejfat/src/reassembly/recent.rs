@@ -16,8 +16,9 @@ struct EventEnd {
     cause: SegmentDropCause,
     at: Time,
     tick: Option<u64>,
-    /// The number of this event among all ended events, counted from 1. The oldest event of a full list leaves the list
-    /// and also `ends`. If `ends` has a newer event with the same key, this event has another number and stays.
+    /// The number of this event among all ended events, counted from 1. The lists `complete` and `given_up` contain it,
+    /// too. When the oldest event is removed from a full list, its entry in `ends` is removed as well if this entry has
+    /// the same number. An entry with another number belongs to a newer event with the same key, and stays.
     number: u64,
 }
 
@@ -30,8 +31,8 @@ pub(super) struct RecentEvents {
     given_up: VecDeque<(Key, u64)>,
     of_each: usize,
     /// The time after the end of an event during which a segment with the event's key is refused. The field `lateness`
-    /// is used only if the segment or the ended event has no tick. After this time, a segment with the event's key
-    /// belongs to a new event, because a restarted sender uses its event numbers again.
+    /// is used only if the segment or the ended event has no tick. After this time, such a segment is taken for a
+    /// segment of a new event with the same key, because a restarted sender uses its event numbers again.
     lateness: Duration,
     next: u64,
 }
@@ -68,8 +69,9 @@ impl RecentEvents {
         self.ends.insert(key, EventEnd { cause, at: now, tick, number: self.next });
     }
 
-    /// Returns the cause for which a segment of an ended event is refused. A segment whose tick differs from the tick
-    /// of the ended event belongs to another event: the sender was restarted and uses its event numbers again.
+    /// Returns the cause for which a segment of an ended event is refused. A sender that was restarted uses its event
+    /// numbers again. A segment therefore belongs to another event if its tick differs from the tick of the ended
+    /// event.
     pub(super) fn find(&self, key: &Key, tick: Option<u64>, now: Time) -> Option<SegmentDropCause> {
         let end = self.ends.get(key)?;
         let same = match tick.zip(end.tick) {

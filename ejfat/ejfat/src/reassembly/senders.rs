@@ -47,7 +47,7 @@ impl Counters {
         self.dropped.iter().sum()
     }
 
-    /// Returns the number of events that were evicted because of the limit `eviction`.
+    /// Returns the number of events whose eviction was caused by one limit, which `eviction` names.
     pub fn evicted(&self, eviction: Eviction) -> u64 {
         self.evicted[eviction as usize]
     }
@@ -124,14 +124,15 @@ pub struct SenderCounters {
 }
 
 impl SenderCounters {
-    /// Returns the counters of each stream. Streams are counted only with [`Numbering::Consecutive`](super::Numbering).
+    /// Returns the counters of each stream. Counters of streams are kept only with
+    /// [`Numbering::Consecutive`](super::Numbering).
     pub fn streams(&self) -> impl Iterator<Item = StreamStats> + '_ {
         self.streams.stats()
     }
 }
 
-/// The entry of a sender in [`SenderTable`]. A datagram of an unknown sender may cause a search of all entries. Entries
-/// are small, so that this search takes little time.
+/// The entry of a sender in [`SenderTable`], without the sender's counters. A datagram of an unknown sender can cause a
+/// search of all entries. Entries are small, so that this search takes little time.
 #[derive(Clone, Debug, Default)]
 struct SenderState {
     identity: Option<SenderIdentity>,
@@ -233,7 +234,7 @@ impl SenderTable {
 
     /// Finds an entry that a new sender may take: its current sender has no open event, and the time
     /// [`SenderState::free_from`] has come. While no entry is free, each datagram of a sender without an entry causes a
-    /// call of this function. To save time, the function searches the entries only if an entry may be free.
+    /// call of this function. To save time, the function searches the entries only from the time `none_free_until` on.
     fn free_entry(&mut self, now: Time) -> Option<usize> {
         if now < self.none_free_until {
             return None;
@@ -254,9 +255,9 @@ impl SenderTable {
         count(&mut self.total);
     }
 
-    /// Returns `sender` if the sender still has its entry. If the entry was given to another sender, returns the common
-    /// id of all unknown senders, because the counters of `sender` were added to the common counters of the unknown
-    /// senders.
+    /// Returns `sender` if the sender still has its entry. If the entry was given to another sender, the counters of
+    /// `sender` were added to the common counters of all unknown senders. The function then returns the common id of
+    /// the unknown senders.
     pub(super) fn present(&self, sender: SenderId) -> SenderId {
         let id = |at: u32| SenderId { at, generation: self.entries[at as usize].generation };
         let [unknown, its] = [0, sender.at].map(id);
@@ -285,24 +286,26 @@ impl SenderTable {
         self.entries[sender.at as usize].open
     }
 
-    /// Returns the index of the sender with the most open events, by the rule of [`SenderTable::with_most`]. The chosen
-    /// sender loses an open event, so that another event can be opened.
+    /// Returns the index of the sender with the most open events, which [`SenderTable::with_most`] chooses among all
+    /// senders or only among those that never completed an event. The chosen sender loses an open event, so that
+    /// another event can be opened.
     pub(super) fn with_most_open(&self) -> u32 {
         self.with_most(self.entries.iter().map(|entry| u64::from(entry.open)))
     }
 
-    /// Returns the index of the sender with the most bytes, by the rule of [`SenderTable::with_most`]. `bytes_of` has
-    /// one number for each sender: the bytes that the sender's events take up. The senders in `asked` count as senders
-    /// without bytes, because the caller has chosen them before. The chosen sender loses events, so that there is room
-    /// for another event.
+    /// Returns the index of the sender with the most bytes, which [`SenderTable::with_most`] chooses among all senders
+    /// or only among those that never completed an event. `bytes_of` has one number for each sender: the bytes that the
+    /// sender's events take up. The chosen sender loses events, so that there is room for another event. The list
+    /// `asked` contains the senders that were already chosen to lose events. They count as senders without bytes, so
+    /// that another sender is chosen.
     pub(super) fn with_most_bytes(&self, bytes_of: &[u64], asked: &[u32]) -> u32 {
         let of = |(at, bytes): (u32, &u64)| if asked.contains(&at) { 0 } else { *bytes };
         self.with_most((0..).zip(bytes_of).map(of))
     }
 
-    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. If
-    /// the senders that never completed an event have together more than half of the sum of all numbers, the function
-    /// chooses only among these senders.
+    /// Returns the index of the sender with the largest number in `shares`, which has one number for each sender. The
+    /// function adds up the numbers of the senders that never completed an event. If this sum is more than half of the
+    /// sum of all numbers, the function chooses only among these senders.
     fn with_most(&self, shares: impl Iterator<Item = u64> + Clone) -> u32 {
         let shares = || self.entries.iter().zip(shares.clone());
         let all: u64 = shares().map(|(_, share)| share).sum();

@@ -1,19 +1,18 @@
 //! Counters of missing events, which are events without any arrived segment. Missing events are counted by gaps in the
 //! event numbers of a sender's stream.
 
-/// The number of event numbers in the window of a stream. An event number below the window and below `BEFORE_FIRST`
-/// shows that the sender has been restarted.
+/// The maximum number of event numbers in the window of a stream. The window ends at the highest received event number.
+/// An event number that is below the window and also less than `BEFORE_FIRST` shows that a restarted sender counts from
+/// 0 again.
 const WINDOW: u64 = 1024;
 /// The window of a new stream begins this many event numbers below the first received event number, because events with
 /// these numbers may still arrive late.
 const BEFORE_FIRST: u64 = 64;
-/// The maximum number by which a received event number may be above the highest event number that its stream had
-/// before. A larger difference shows that the sender has been restarted. The counting of missing events then begins
-/// anew.
+/// If a received event number exceeds the highest earlier event number of its stream by more than this number, the
+/// sender counts as restarted. The counting of missing events then begins anew.
 const AHEAD: u64 = 1 << 20;
-/// The maximum number by which a received event number may be below the lowest event number in the window of its
-/// stream. A larger difference shows that the sender has been restarted. The counting of missing events then begins
-/// anew.
+/// If a received event number is below the lowest event number in its stream's window by more than this number, the
+/// sender counts as restarted. The counting of missing events then begins anew.
 const BACK: u64 = 4 * WINDOW;
 /// The number of event numbers for which [`Stream::seen`] has bits.
 const SEEN: u64 = WINDOW + BACK;
@@ -32,7 +31,7 @@ pub enum Numbering {
     Consecutive,
 }
 
-/// The counters of a stream with consecutive numbers.
+/// The counters of a stream whose event numbers are consecutive ([`Numbering::Consecutive`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamStats {
     /// The data id of the stream.
@@ -105,9 +104,9 @@ impl Stream {
             self.stats.restarts += 1;
             self.begin(event);
         } else if event < self.base {
-            // Only event numbers from the first `base` on are counted as missing, and this event number is lower. The
-            // method `slide`, which raises `base`, was not called since the counting began: after a call of `slide`,
-            // the condition above would treat this event number as a restart.
+            // Only event numbers from `base` on are counted as missing, and this event number is lower. `slide` has not
+            // raised `base` since the counting began. After a call of `slide`, each event number below `base` would be
+            // more than `BACK` below the window, so the condition above would be true.
             return;
         }
         if event - self.base >= SEEN {
@@ -117,8 +116,8 @@ impl Stream {
         self.mark(event);
     }
 
-    /// Raises `base` by `by` event numbers. Each event number from the old `base` to the new `base` - 1 is counted as
-    /// missing, unless its bit in `seen` was set.
+    /// Raises `base` by `by`, so that `seen` has bits for higher event numbers. Each event number from the old `base`
+    /// to the new `base` - 1 is counted as missing, unless its bit in `seen` was set.
     fn slide(&mut self, by: u64) {
         let (mut event, mut left) = (self.base, by.min(SEEN));
         self.stats.missing += by - left;

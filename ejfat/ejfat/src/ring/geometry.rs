@@ -43,7 +43,7 @@ impl Geometry {
             return Err(GeometryError::SlotBytes(slot_bytes));
         }
         let ring = u64::from(slots) * u64::from(slot_bytes);
-        // In MRSP, the length of a region has 32 bits, so a longer ring is refused.
+        // In MRSP, the length of a region has 32 bits, so a ring of 2^32 bytes or more is refused.
         if ring > u64::from(u32::MAX) {
             return Err(GeometryError::RingBytes(ring));
         }
@@ -89,8 +89,9 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// Returns the size of the credits in bytes. The credits begin with a block of 64 bytes, in which the count of
-    /// credits lies. One credit word for each slot follows this block.
+    /// Returns the length in bytes of the region or file of credits. It begins with a block of 64 bytes, in which the
+    /// count of credits lies: the worker changes this count after writing a credit word. One credit word for each slot
+    /// follows this block.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }

@@ -1,5 +1,5 @@
-//! Event rings. A ring is memory of a worker that a bridge fills with events. The worker releases the events in any
-//! order.
+//! Event rings. A ring is memory of a worker, and a bridge fills this memory with events. The worker releases the
+//! events in any order.
 //!
 //! ```text
 //! bridge  RingSlots::take ─► bytes of the event ─► RingSlots::send ─► Descriptor, immediate = sequence number
@@ -13,12 +13,12 @@
 //! **Rules.** The descriptor of sequence number n has the index n modulo the number of descriptors. The number of
 //! descriptors is the number of slots rounded up to a power of two. A descriptor is written before the worker gets the
 //! immediate of the event. Each event needs at least one slot until the worker has released it, so the number of
-//! unreleased events is at most the number of slots. The number of descriptors is not smaller, and the worker reads
-//! descriptors in the order of announcement. Therefore no descriptor is overwritten before the worker has read it. To
-//! release an event, the worker writes the generation of the event's first slot into the credit word of this slot.
-//! After writing the credit word, the worker changes the count of credits, which lies in front of the credit words. A
-//! changed count of credits shows the bridge that a credit word has changed. If a change of a credit word does not
-//! release an event, the bridge counts the change as wrong and ignores it.
+//! unreleased events is at most the number of slots. The number of descriptors is at least the number of slots, and the
+//! worker reads descriptors in the order of announcement. Therefore no descriptor is overwritten before the worker has
+//! read it. To release an event, the worker writes the generation of the event's first slot into the credit word of
+//! this slot. After writing the credit word, the worker changes the count of credits, which lies in front of the credit
+//! words. A changed count of credits shows the bridge that a credit word has changed. If a change of a credit word does
+//! not release an event, the bridge counts the change as wrong and ignores it.
 //!
 //! A worker requests version 1 or version 2 of the ring protocol. A worker of version 1 never gets an event that
 //! another worker got before. A worker of version 2 may also get events of workers that ended, whatever version these

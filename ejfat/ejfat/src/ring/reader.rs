@@ -16,8 +16,8 @@ pub enum ReaderError {
         /// The wrong sequence number, which is in the announcement or in the descriptor.
         got: u32,
     },
-    /// The descriptor's place for the event is wrong. The event does not lie inside the ring, its number of slots does
-    /// not fit its length, or its offset is not the offset of its first slot.
+    /// The descriptor contains a wrong location of the event. The event does not lie inside the ring, its number of
+    /// slots does not fit its length, or its offset is not the offset of its first slot.
     #[error("an event lies outside its ring, or its slots are not as its length needs")]
     Outside,
     /// The event has a slot that is still in use by another event, because the worker has not released the other event.

@@ -71,9 +71,9 @@ pub struct RingSlots {
     seen: Vec<u32>,
     /// The number of slots that are in use by events that were not sent yet.
     filling: u32,
-    /// The smallest number of adjacent free slots for which a search has failed since slots last became free;
-    /// `u32::MAX` if no search has failed. A search for this number of slots or for more would fail again, so it is
-    /// omitted.
+    /// The smallest number of adjacent free slots that a search did not find; `u32::MAX` if no search has failed. A
+    /// search for this number of slots or for more would fail again, so it is omitted. When slots become free, the
+    /// value becomes `u32::MAX` again.
     in_vain: Cell<u32>,
     /// The first slot of each event that was sent and not acknowledged, in the order in which the events were sent.
     unacknowledged: VecDeque<u32>,

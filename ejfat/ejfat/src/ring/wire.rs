@@ -10,9 +10,9 @@
 //! credits       count u32, which changes after credit was written | reserved 60 | for each slot: generation u32
 //! ```
 //!
-//! Bit 0 of a subscription's flags is set if the field `member` has a member number. Bit 0 of a descriptor's flags is
-//! set if the field `tick` has the tick of the event. Bit 1 of a descriptor's flags is set if the event is delivered
-//! again.
+//! Bit 0 of a subscription's flags is set if the field `member` contains a member number. Bit 0 of a descriptor's flags
+//! is set if the field `tick` contains the tick of the event. Bit 1 of a descriptor's flags is set if the event is
+//! delivered again.
 //!
 //! A worker that requests version 2 may also get events of workers that ended. A response (`answer` in the table above)
 //! that accepts a subscription has the version that the worker requested. A response that refuses a subscription always
@@ -129,7 +129,8 @@ pub enum SubscribeRefusal {
     /// The bridge could not set up the ring. The log of the bridge has the reason.
     #[error("the bridge cannot: its log has more")]
     Failed = 7,
-    /// The rings on the bridge's machine would have more memory than the bridge allows.
+    /// With the requested ring, the rings on the bridge's machine would together have more memory than the bridge
+    /// allows.
     #[error("rings of the bridge's machine have as much memory as they may; ask for a smaller one")]
     Memory = 8,
 }

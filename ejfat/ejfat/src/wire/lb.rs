@@ -5,8 +5,7 @@
 //! v3   'L' 'B' | 3 | protocol u8 | slot select u16 | port select u16 | tick u64
 //! ```
 //!
-//! The field `protocol` may have any value, and so may the field `zero` of version 2, because the P4 data plane checks
-//! neither `protocol` nor `zero`.
+//! The fields `protocol` and `zero` may have any value, because the P4 data plane checks neither of them.
 
 use super::Malformed;
 

@@ -24,7 +24,7 @@ pub const DATA_PORTS: [u16; 2] = [DATA_PORT, 16_384];
 /// The reason why bytes are not a header of EJFAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The bytes are shorter than the header. The value is the number of bytes that were to be decoded.
+    /// There are fewer bytes than the header has. The value is the number of bytes that there are.
     #[error("{0} bytes are too short for the header")]
     Short(usize),
     /// A sync datagram is longer than a sync header. The value is the length of the datagram in bytes.

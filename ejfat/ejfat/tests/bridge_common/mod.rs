@@ -30,8 +30,8 @@ pub(crate) struct Bench {
     events: u64,
 }
 
-/// Returns a configuration in which events wait for at most 100 ms. A worker stalls after 10 ms without a release, or
-/// after 2 ms without an acknowledgement.
+/// Returns a configuration in which a complete event waits at most 100 ms for room in a ring. A worker stalls after
+/// 10 ms without a release, or after 2 ms without an acknowledgement.
 pub(crate) fn config(pressure: BackPressure, most_waiting: u32) -> Config {
     let (hold, stall) = (Duration::from_millis(100), Duration::from_millis(10));
     Config { pressure, most_waiting, hold, stall, silence: Duration::from_millis(2), ..Config::default() }
@@ -90,7 +90,7 @@ impl Bench {
         id
     }
 
-    /// Opens an event that takes `slots` slots.
+    /// Opens an event that takes `slots` ring slots. Only the workers that `target` selects may get the event.
     pub(crate) fn open(
         &mut self,
         slots: u32,

@@ -22,10 +22,10 @@ pub(crate) fn lb(id: u8) -> LbId {
     LbId::new(id).unwrap()
 }
 
-/// Returns a test address. Each number `host` stands for one address of each IP version. The addresses of different
-/// numbers differ in many bits.
+/// Returns the test address of the IP version `ip` with the number `host`. The addresses of different numbers differ in
+/// many bits.
 pub(crate) fn address(ip: IpVersion, host: u8) -> IpAddr {
-    // The product of `host` and an odd number, modulo a power of two, is different for each value of `host`. The
+    // A multiplication by an odd number modulo a power of two gives a different product for each value of `host`. The
     // highest bits of each address are constant and make the address a unicast address.
     match ip {
         IpVersion::V4 => {
@@ -55,7 +55,7 @@ pub(crate) fn member(lb: LbId, id: u16, to: SocketAddr, port_bits: u8, keep_lb_h
     Rule::Member { lb, ip: IpVersion::of(to.ip()), id, member: Member::Forward(forward) }
 }
 
-/// The number of the load balancer that [`tables`] belong to.
+/// The number of the load balancer for which [`tables`] makes tables.
 pub(crate) const LB: u8 = 2;
 
 /// Returns rules of the load balancer `lb` with a calendar whose slots are assigned to `members` in turn. The only
@@ -367,8 +367,8 @@ impl Site {
     /// the numbers 1 to 5.
     pub(crate) const FIRST: Self = Self { lbs: [0, 1, 2], senders: 0 };
 
-    /// Returns a site with three random load balancers and random senders. The hardware supports the ids of the load
-    /// balancers, which are in ascending order.
+    /// Returns a site with three random load balancers and random senders. The ids of the load balancers are in
+    /// ascending order, and below [`LbId::P4_COUNT`] as hardware requires.
     pub(crate) fn random(random: &mut Random) -> Self {
         let mut all: Vec<_> = (0..LbId::P4_COUNT as u8).collect();
         while all.len() > 3 {
@@ -383,7 +383,8 @@ impl Site {
         address(ip, 50 + self.lbs.get(usize::from(at)).copied().unwrap_or(LbId::P4_COUNT as u8 + at))
     }
 
-    /// Returns the address of the sender `at`, which is 1 to 5. No load balancer accepts packets from sender 5.
+    /// Returns the address of the sender with the number `at`, from 1 to 5. No load balancer accepts packets from
+    /// sender 5.
     pub(crate) fn sender(self, ip: IpVersion, at: u8) -> IpAddr {
         address(ip, self.senders + at)
     }

@@ -1,9 +1,9 @@
 //! Fourier transforms of lengths that are not a product of two short lengths, for example multiples of a large prime.
 //! Each transform is computed as a convolution whose length has no large prime factors (Bluestein's algorithm).
 //!
-//! For a forward transform of n numbers, the chirp is c(k) = e^(-πi k²/n). For an inverse transform, each c(k) is the
-//! conjugate of this number. If x(j) is number j of the input, number k of the transform is c(k) times the sum of
-//! x(j) c(j) conj(c(k-j)) over all j.
+//! For a forward transform of n numbers, the chirp is c(k) = e^(-πi k²/n). For an inverse transform, c(k) is the
+//! conjugate of this number, e^(πi k²/n). If x(j) is number j of the input, number k of the transform is c(k) times the
+//! sum of x(j) c(j) conj(c(k-j)) over all j.
 
 use rustfft::{FftDirection, num_complex::Complex64};
 
@@ -23,8 +23,8 @@ const STRIPE: usize = 1 << 16;
 pub(super) struct Chirp {
     n: usize,
     staged: Staged,
-    /// The roots of unity of order 2n for the direction of the transform. Each number of the chirp is one of these
-    /// roots.
+    /// The roots of unity of order 2n, or their conjugates for an inverse transform. Each number of the chirp is one of
+    /// these roots.
     roots: Roots,
     _roots: Option<Reservation>,
 }
@@ -88,7 +88,7 @@ impl Chirp {
         }
         self.staged.reorder(signal, work, stop)?;
         self.staged.reorder(kernel, work, stop)?;
-        // A convolution needs two forward transforms and an inverse transform, and `self.staged` computes only forward
+        // A convolution needs two forward transforms and an inverse transform, but `self.staged` computes only forward
         // transforms. The inverse transform of the products is the conjugate of the forward transform of their
         // conjugates. Therefore, the products are conjugated here, and the results are conjugated below.
         for (signal, kernel) in signal.chunks_mut(STRIPE).zip(kernel.chunks(STRIPE)) {

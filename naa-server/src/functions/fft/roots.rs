@@ -64,9 +64,10 @@ impl Roots {
 fn root(r: usize, order: usize, direction: FftDirection) -> Complex64 {
     let (eighth, rest) = (8 * r / order % 8, 8 * r % order);
     let angle = |part: usize| part as f64 / order as f64 * std::f64::consts::FRAC_PI_4;
-    // Here an eighth of the circle has the length `order`. The root lies `rest` after the start of its eighth, and
-    // `order - rest` before the end of its eighth. The angle is measured from the border of the eighth that lies at a
-    // multiple of 90 degrees: the start of an even eighth, or the end of an odd eighth.
+    // Here an eighth of the circle has the length `order`. The distance of the root from the start of its eighth is
+    // `rest`, and its distance from the end is `order - rest`. One of these two borders lies at a multiple of 90
+    // degrees, and the angle is measured from there: from the start of an even eighth, or from the end of an odd
+    // eighth.
     let (sin, cos) = angle(if eighth % 2 == 0 { rest } else { order - rest }).sin_cos();
     let (re, im) = match eighth {
         0 => (cos, sin),

@@ -1,6 +1,7 @@
-//! Fourier transforms of lengths that are a product of two short lengths (at most `direct::MOST`). The numbers of the
-//! transform are arranged as a matrix. First, the columns of the matrix are transformed, and each number is multiplied
-//! by a root of unity. After the columns, the rows of the matrix are transformed, and the matrix is transposed.
+//! Fourier transforms of lengths that are a product of two short lengths (at most `direct::MOST`). The numbers to be
+//! transformed are arranged as a matrix. First, the columns of the matrix are transformed, and each number is
+//! multiplied by a root of unity. After the columns, the rows of the matrix are transformed, and the matrix is
+//! transposed.
 //!
 //! The columns and the rows are processed in stripes, which are groups of whole columns or whole rows. Each stripe of
 //! columns is copied to a buffer and transformed there. [`Stop::check`] is called before each stripe.
@@ -27,17 +28,17 @@ const LINE: usize = 64 / NUMBER;
 /// first `POWERS` powers, which are computed once for each column.
 const POWERS: usize = 32;
 
-/// A transform of `column * row` numbers, which are seen as a matrix: the columns are transformed first, and the rows
-/// afterwards.
+/// A transform of `column * row` numbers, which are arranged as a matrix. The columns are transformed first, and the
+/// rows afterwards.
 #[derive(Debug)]
 pub(super) struct Staged {
     /// The length of a column, counted in complex numbers.
     column: usize,
     /// The length of a row, counted in complex numbers.
     row: usize,
-    /// The transform of one column.
+    /// The transform of `column` numbers, which is applied to each column.
     columns: Direct,
-    /// The transform of one row.
+    /// The transform of `row` numbers, which is applied to each row.
     rows: Direct,
     roots: Roots,
     _roots: Option<Reservation>,
@@ -69,7 +70,7 @@ impl Staged {
         NUMBER * buffer(factors) + factors.map(direct::scratch_bytes).into_iter().fold(0, usize::max)
     }
 
-    /// Returns the size of the tables in bytes.
+    /// Returns the size in bytes of the tables that a transform with the column and row lengths `factors` needs.
     pub(super) fn table_bytes(factors: [usize; 2]) -> usize {
         roots::table_bytes(factors[0] * factors[1])
             + factors.map(direct::table_bytes).into_iter().sum::<usize>()

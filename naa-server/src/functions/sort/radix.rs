@@ -62,7 +62,8 @@ pub(super) fn sort<T: Key>(data: &mut [T], stop: &Stop) -> Result<(), CallFailur
         Ordered::No { differing: 0 } => Ok(()),
         Ordered::No { differing } => {
             // `partition` uses the eight bits from bit `shift` on. The uppermost of these bits is the highest bit in
-            // which elements differ, unless `shift` is 0. In the recursive calls of `sort`, `shift` is smaller.
+            // which elements differ, unless `shift` is 0. In a recursive call of `sort`, `shift` is smaller than in the
+            // outer call.
             let shift = (u64::BITS - differing.leading_zeros()).saturating_sub(BUCKETS.ilog2());
             touch(data, stop)?;
             let ends = partition(data, shift, stop)?;

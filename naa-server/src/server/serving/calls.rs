@@ -17,7 +17,8 @@ use crate::{
     session::{Calling, ServerSession, SessionEnd},
 };
 
-/// The maximum number of bytes of regions that the server loop copies for an inline call.
+/// If the server must copy the regions of a call and they have more than this number of bytes, the pool executes the
+/// call.
 const COPIED_INLINE: u64 = 64 << 10;
 
 impl Serving {
@@ -135,8 +136,8 @@ impl Serving {
     /// Counts and logs a failed call of session `id`.
     fn note_failure(&mut self, id: CmId, why: &CallFailure) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        // A failed call of the catalogue is not counted as failed. Hosts that do not know the size of the catalogue
-        // make such a call to learn the size.
+        // `calls_failed` does not count a failed call of the function that returns the catalogue. Hosts that do not
+        // know the size of the catalogue make such a call to learn the size.
         if session.function != Some(CATALOGUE) {
             self.stats.calls_failed.add(1);
         }
@@ -205,9 +206,9 @@ impl Serving {
             (Calling::Pooled(_), _) => session.function,
             // If `session.calling` is `Calling::No`, no call waits or runs. Until the response to the last call is
             // acknowledged, `session.function` is the function of this call. If an error ends the session before the
-            // acknowledgement, the host may not have the result, so the call counts as cut off. If the host disconnects
-            // without an error (`end` is `None`), the server assumes that the host has received the response, and the
-            // call is not counted.
+            // acknowledgement, it is not certain that the host has the result, so the call counts as cut off. If the
+            // host disconnects without an error, `end` is `None`. The server then assumes that the host has received
+            // the response, and does not count the call.
             (Calling::No, Some(_)) => session.function,
             _ => None,
         };
@@ -226,8 +227,9 @@ impl Serving {
     }
 }
 
-/// Returns what a call of `handler` executes, or `None` if the call is a subscription. If `handler` is a kernel and
-/// `session` has no `SessionProcess` yet, `work_of` creates the `SessionProcess`.
+/// Returns the function or kernel that a call with the handler `handler` executes, or `None` if the call is a
+/// subscription. If `handler` is a kernel and `session` has no `SessionProcess` yet, `work_of` creates the
+/// `SessionProcess`.
 fn work_of(handler: &Handler, session: &mut ServerSession) -> Option<CallWork> {
     match handler {
         Handler::Function(function) => {

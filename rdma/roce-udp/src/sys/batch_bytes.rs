@@ -21,7 +21,7 @@ impl BatchBytes {
         self.len - self.used
     }
 
-    /// The address of the byte at `offset`.
+    /// Returns the address of the byte at `offset` of the memory.
     pub(super) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset <= self.len);
         // SAFETY: the result is inside the allocation, or at its end.

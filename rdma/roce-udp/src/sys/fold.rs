@@ -4,8 +4,8 @@
 //! A slice would be wrong here, because the compiler may assume that a slice's memory does not change, and a copy would
 //! cost time. Assembler instructions read the memory without a slice and without a copy, and load each byte exactly
 //! once. If a thread or a process writes the memory during the fold, the result is wrong, but there is no other effect.
-//! The method is that of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction",
-//! Intel, 2009.
+//! The memory is folded by the method of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+//! Instruction", Intel, 2009.
 
 /// The size of a block in bytes.
 pub(super) const BLOCK: usize = 128;
@@ -60,13 +60,13 @@ mod x86 {
 
     use super::BLOCK;
 
-    /// The factors by which a block is multiplied before the next block is added: x^(1024 + 32) and x^(1024 - 32), each
-    /// reduced modulo the CRC polynomial. The 32 bits of each factor are stored in reversed order and shifted left by
-    /// one bit.
+    /// The factors by which a block is multiplied before the next block is added. In each 16 bytes of the block, the
+    /// first 8 bytes are multiplied by x^(1024 + 32), and the other 8 bytes by x^(1024 - 32). Both factors are reduced
+    /// modulo the CRC polynomial. The 32 bits of each factor are stored in reversed order and shifted left by one bit.
     const BY_A_BLOCK: (i64, i64) = (0x1_e88e_f372, 0x1_4a7f_e880);
 
-    /// The factors by which a block is multiplied before the second block after it is added. The factors are
-    /// x^(2048 + 32) and x^(2048 - 32), reduced and stored like the factors of `BY_A_BLOCK`.
+    /// The factors by which a block is multiplied before the block after the next one is added: x^(2048 + 32) and
+    /// x^(2048 - 32). These factors are used, reduced and stored like the factors of `BY_A_BLOCK`.
     const BY_TWO_BLOCKS: (i64, i64) = (0x1_1542_778a, 0x1_322d_1430);
 
     /// Folds like [`fold`], but with registers of 64 bytes, so that fewer instructions are needed for each byte.
@@ -83,8 +83,8 @@ mod x86 {
         let register = _mm512_zextsi128_si512(_mm_cvtsi32_si128(register.cast_signed()));
         first[0] = _mm512_xor_si512(first[0], register);
         for pair in 1..blocks / 2 {
-            // SAFETY: the caller guarantees that `blocks` blocks are readable at `at`. Both blocks are among them,
-            // because `pair` is less than `blocks / 2`.
+            // SAFETY: the caller guarantees that `blocks` blocks are readable at `at`. The two blocks that are loaded
+            // here are among these blocks, because `pair` is less than `blocks / 2`.
             let (next, behind) = unsafe {
                 let at = at.add(pair * 2 * BLOCK);
                 (load_wide(at), load_wide(at.add(BLOCK)))

@@ -17,8 +17,9 @@ use crate::{
 
 /// Adds a packet to the send batch; returns false if the send batch has no room for the packet.
 ///
-/// The send batch refers to the packet's regions until the packet is sent or dropped. `Engine::release` drops all
-/// unsent packets of the send batch before it removes a region.
+/// Payload that is not copied stays in the packet's regions, and the send batch contains the address of the payload
+/// until the packet is sent or dropped. `Engine::release` therefore drops all unsent packets of the send batch before
+/// it removes a region.
 pub(crate) fn build(
     send: &mut SendBatch,
     packet: &Transmit,
@@ -43,8 +44,8 @@ pub(crate) fn build(
             memory.read(piece.offset as usize, copy);
             icrc.update(copy);
         } else {
-            // SAFETY: a region stays mapped as long as `regions` has it. Only `Engine::release` removes a region from
-            // `regions`, and drops all unsent packets of the send batch before that.
+            // SAFETY: a region stays mapped as long as `regions` has it. Only `Engine::release` removes regions from
+            // `regions`. Before it removes a region, it drops all unsent packets of the send batch.
             unsafe { gather(&mut segment, &mut icrc, memory, piece.offset, piece.len) };
         }
     }

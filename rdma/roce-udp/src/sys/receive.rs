@@ -10,8 +10,8 @@ use std::{
 
 use super::{address::RawAddress, check, empty_header};
 
-/// The size of one receive buffer in bytes. A datagram, or a message of merged datagrams, fits into a buffer, because
-/// an IP packet is shorter than 64 KiB.
+/// The size of one receive buffer in bytes. A datagram fits into a buffer, because an IP packet is shorter than 64 KiB.
+/// Datagrams that the Linux kernel merged into one message (GRO) fit, too: together they have less than 64 KiB.
 const BUFFER: usize = 1 << 16;
 /// The largest number of messages that one system call receives.
 const MOST: usize = 32;

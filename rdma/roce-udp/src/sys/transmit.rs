@@ -1,4 +1,5 @@
-//! Sends gathered memory by `sendmmsg`; segments of one size are grouped into super-packets (UDP GSO).
+//! Sends batches of datagrams by `sendmmsg`. A datagram can contain copied bytes, and bytes that the Linux kernel
+//! gathers from the caller's memory. Segments of one size are grouped into super-packets (UDP GSO).
 
 use std::{
     fmt, io, mem,
@@ -20,12 +21,12 @@ const GROUP_BYTES: usize = 65_000;
 const GROUP_PIECES: usize = 1024;
 /// The largest number of messages that one system call sends; the limit bounds the size of the headers on the stack.
 const MOST: usize = 32;
-/// A batch of at most this number of messages is sent with an array of only `FEW` message headers, because clearing an
-/// array of [`MOST`] message headers takes longer. The number is sufficient for the most frequent batch, which has the
+/// A batch of at most this number of messages is sent with an array of only `FEW` message headers. Clearing an array of
+/// [`MOST`] message headers would take longer. The number is sufficient for the most frequent batch, which has the
 /// response of one call and an ACK.
 const FEW: usize = 4;
 
-/// Datagrams that are to be sent by the socket.
+/// A batch of datagrams, which [`SendBatch::flush`] sends.
 ///
 /// Consecutive segments to one destination are grouped into a super-packet if they have the same length; only the last
 /// segment of a super-packet may be shorter. The Linux kernel splits a super-packet into datagrams, and numbers them
@@ -90,7 +91,7 @@ pub enum Rest {
 }
 
 // SAFETY: the pointers lead to the batch's own memory, and to memory that the caller of `DatagramBuilder::gather` keeps
-// readable, so any thread may flush the batch.
+// readable. Any thread can read both.
 unsafe impl Send for SendBatch {}
 
 impl fmt::Debug for SendBatch {
@@ -127,8 +128,8 @@ impl SendBatch {
 
     /// Begins a datagram of `len` bytes; returns `None` if the batch must be flushed first.
     ///
-    /// The method also returns `None` if the memory for copied pieces has fewer than `len` bytes left, because all
-    /// bytes of a datagram may be copied into this memory.
+    /// The method also returns `None` if the memory for copied pieces has fewer than `len` bytes left, because the
+    /// caller can copy the whole datagram into this memory.
     pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<DatagramBuilder<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
@@ -146,8 +147,8 @@ impl SendBatch {
         })
     }
 
-    /// Checks whether a datagram of `len` bytes to `to` can be added to the last unsent message of the batch. Returns
-    /// the number of segments in this message, or 0 if the datagram cannot be added.
+    /// Returns the number of segments in the last unsent message of the batch, or 0 if a datagram of `len` bytes to
+    /// `to` cannot be added to this message.
     fn grows(&self, to: SocketAddr, len: usize) -> usize {
         let Some(group) = self.messages.get(self.next..).and_then(<[_]>::last) else { return 0 };
         let pieces = self.pieces.len() - self.segments[group.first_segment].first_piece;
@@ -161,7 +162,7 @@ impl SendBatch {
         if fits { group.segments } else { 0 }
     }
 
-    /// Sends all messages (super-packets and single datagrams), or as many as the socket's send buffer can take; the
+    /// Sends all messages (super-packets and single datagrams), or as many as the socket's send buffer can take. The
     /// unsent messages stay in the batch in their order. When all messages have been sent, the batch is empty and its
     /// memory is free for new segments.
     ///
@@ -228,9 +229,9 @@ impl SendBatch {
     /// The IPv4 identification of every unsent segment becomes 0, because each segment is sent as a single datagram.
     /// The ICRC covers the identification. The function therefore calls `renumber`, which must correct the ICRC, for
     /// each segment whose identification was not 0. The arguments of `renumber` are the segment's length in bytes, its
-    /// former identification, and its trailer, which contains the ICRC. An ICRC can be corrected without the datagram's
-    /// bytes, because CRC is linear. The difference between the old and the new ICRC depends only on the datagram's
-    /// length and on the two identifications.
+    /// former identification, and its trailer, which contains the ICRC. `renumber` does not need the datagram's bytes.
+    /// A CRC is linear, so the difference between the old and the new ICRC depends only on the datagram's length and on
+    /// the two identifications.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
@@ -317,7 +318,8 @@ impl DatagramBuilder<'_> {
     /// Adds `len` bytes to the datagram; the caller must fill them in, because their previous content is unspecified.
     ///
     /// # Panics
-    /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.
+    /// Panics if the datagram would become longer than the length that was passed to [`SendBatch::segment`], or if it
+    /// would have more than [`MAX_PIECES`] pieces.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.grow(len);
         if len == 0 {
@@ -335,10 +337,11 @@ impl DatagramBuilder<'_> {
         self.batch.copied.bytes_mut(start, len)
     }
 
-    /// Adds a copy of `bytes`.
+    /// Adds a copy of `bytes` to the datagram.
     ///
     /// # Panics
-    /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.
+    /// Panics if the datagram would become longer than the length that was passed to [`SendBatch::segment`], or if it
+    /// would have more than [`MAX_PIECES`] pieces.
     pub fn copy(&mut self, bytes: &[u8]) {
         self.space(bytes.len()).copy_from_slice(bytes);
     }
@@ -350,7 +353,8 @@ impl DatagramBuilder<'_> {
     /// before the segment is flushed, the Linux kernel sends the changed content.
     ///
     /// # Panics
-    /// Panics if the bytes exceed the datagram's length, or if the datagram would have more than [`MAX_PIECES`] pieces.
+    /// Panics if the datagram would become longer than the length that was passed to [`SendBatch::segment`], or if it
+    /// would have more than [`MAX_PIECES`] pieces.
     pub unsafe fn gather(&mut self, ptr: *const u8, len: usize) {
         self.grow(len);
         self.push(ptr.cast_mut(), len);

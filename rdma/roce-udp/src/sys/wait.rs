@@ -16,7 +16,7 @@ use super::check;
 pub struct Waker(File);
 
 impl Waker {
-    /// Makes a waker that was not used yet.
+    /// Makes a waker whose count of wake-ups is 0.
     ///
     /// # Errors
     /// Fails if the process has no free file descriptor.
@@ -27,7 +27,7 @@ impl Waker {
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// Ends the wait that is in progress, or otherwise the next wait.
+    /// Ends the wait of a thread that waits for this waker. If no thread waits for it now, the next wait ends at once.
     pub fn wake(&self) {
         // The write fails only if the eventfd's counter is at its limit. The failure does no harm, because any counter
         // above zero ends the wait.

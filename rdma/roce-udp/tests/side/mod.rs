@@ -72,8 +72,8 @@ pub fn device(ip: IpAddr, options: &EmbeddedConfig) -> Context {
     open(ip, &EmbeddedConfig { must_listen: true, ..options.clone() }).unwrap()
 }
 
-/// A loopback address that depends on the process id, so that different tests and test runs usually get different
-/// addresses.
+/// Returns a loopback address. The address depends on the process id, so that different tests and test runs usually get
+/// different addresses.
 pub fn address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -98,7 +98,7 @@ pub fn remote(mr: &Mr) -> RemoteAddr {
     RemoteAddr { addr: mr.addr(), rkey: mr.rkey() }
 }
 
-/// `len` bytes whose values depend on their positions.
+/// Returns `len` bytes whose values depend on their positions and on `seed`.
 pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
 }
@@ -111,7 +111,8 @@ pub fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int),
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Sets an option of the UDP socket of the device on `local`. The code of the device does not learn of the new value.
+/// Sets an option of the UDP socket of the device on `local`. The function sets the option without a call of the
+/// device, so the code of the device does not know the new value.
 pub fn set_device_option(local: IpAddr, option: (libc::c_int, libc::c_int), value: libc::c_int) {
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -206,8 +206,8 @@ impl Cm {
         let (Some(code), CmMessage::Req(req)) = (mtu_code(named), &mut sent.req.message) else {
             return false;
         };
-        // A REJ to the newest REQ would name a smaller path MTU than this REQ names. This REJ does not, so it responds
-        // to an earlier REQ, and is ignored.
+        // A REJ that responds to the newest REQ names a smaller path MTU than this REQ. If the REJ names the same path
+        // MTU or a larger one, it therefore responds to an earlier REQ, and is ignored.
         if named >= sent.path_mtu {
             return true;
         }
@@ -253,8 +253,10 @@ impl Cm {
     }
 }
 
-/// Returns the address to which packets for a peer are sent. A peer that uses the embedded provider receives at the UDP
-/// port from which it sends. A peer that does not use the embedded provider receives at the UDP port 4791.
+/// Returns the UDP address to which packets for a peer are sent. `from` is the source address of a CM message of the
+/// peer. `ca_guid` is the CA GUID in this message, which shows whether the peer uses the embedded provider. A peer that
+/// uses the embedded provider receives at the UDP port from which it sends. A peer that does not use the embedded
+/// provider receives at the UDP port 4791.
 pub(super) fn answer_address(from: SocketAddr, ca_guid: u64) -> SocketAddr {
     let mut to = from;
     if !is_embedded(ca_guid) {

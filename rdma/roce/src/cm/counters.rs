@@ -33,9 +33,9 @@ counters! {
     rx_dreq,
     /// The number of DREPs that were received, including repetitions.
     rx_drep,
-    /// The number of messages that were repeated because no response arrived.
+    /// The number of times that a REQ, REP or DREQ was repeated because no response had arrived.
     tx_retries,
-    /// The number of messages that were not sent because too many datagrams were queued.
+    /// The number of CM messages that were not sent because too many datagrams were queued.
     tx_dropped,
     /// The number of datagrams that are not CM messages.
     rx_malformed,
@@ -54,12 +54,12 @@ counters! {
     /// named.
     no_listener,
     /// The number of REQs that were rejected because a backlog or a table was full, or because their source network
-    /// already had too many half-open requests. One source network may have at most half of
-    /// `CmConfig::max_half_open` such requests.
+    /// already had too many half-open requests. A request is half-open until its connection is established. One source
+    /// network may have at most half of `CmConfig::max_half_open` half-open requests.
     no_room,
-    /// The number of half-open requests that were displaced by a REQ from another source network.
+    /// The number of half-open requests that were removed to make room for a REQ from another source network.
     displaced,
-    /// The number of requests that the application did not accept or reject in time.
+    /// The number of received REQs that the application neither accepted nor rejected in time.
     unanswered,
     /// The number of connections that were established, on the active and the passive side together.
     established,

@@ -119,8 +119,8 @@ impl Cm {
         }
     }
 
-    /// Checks a new request. Returns the listener of the request, its port, its path MTU and the header of rdma_cm, or
-    /// the reason to reject the request.
+    /// Checks a new request. Returns the listener and its port, the path MTU that the REQ names, and the header of
+    /// rdma_cm in the REQ; or the reason to reject the request.
     fn check_req(
         &mut self,
         now: Time,
@@ -129,7 +129,8 @@ impl Cm {
     ) -> Result<(CmId, u16, u32, CmaHeader), RejectReason> {
         if let Some(old) = self.table.by_remote_qp(&remote_qp(from, req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
-            // The peer uses the queue pair of `old` again, so the peer has forgotten the connection `old`.
+            // The REQ names the peer's queue pair of the connection `old`. A peer uses this queue pair for another
+            // connection only after it has forgotten `old`.
             self.drop_stale(now, old);
             return Err(RejectReason::STALE_CONNECTION);
         }
@@ -177,7 +178,7 @@ impl Cm {
     }
 
     /// Removes the half-open request `id` to make room for a request of another source network, and sends a REJ to the
-    /// peer. After the REJ, this side keeps no state of the request `id`, so the peer may send the request again.
+    /// peer. After the REJ, this side keeps no state of the request `id`, so the peer can send the request again.
     fn displace(&mut self, id: CmId) {
         self.counters.displaced += 1;
         let Some(conn) = self.table.get(id) else { return };
@@ -232,8 +233,9 @@ impl Cm {
                 let rej = rejection(ids, Answered::Req, RejectReason::STALE_CONNECTION);
                 Mad::new(tid, CmMessage::Rej(rej))
             }
-            // The connection is established, so the repeated REQ arrived late and needs no response. In the state
-            // `ReqSent`, this side is the active side and has received no REQ that could be repeated.
+            // In the state `Established`, the peer has already confirmed the REP, so the repeated REQ needs no
+            // response. In the state `ReqSent`, this side is the active side and has received no REQ that could be
+            // repeated.
             State::ReqSent(_) | State::Established { .. } => return,
         };
         self.transmit(to, &answer);

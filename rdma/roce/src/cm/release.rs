@@ -49,8 +49,8 @@ impl Cm {
     }
 
     /// Destroys a listener or a connection. If `id` is a listener, its requests that wait for the application are
-    /// rejected, and the CM events of these requests are withdrawn. If `id` is a connection, the connection ends and
-    /// causes no further CM events.
+    /// rejected, and the application no longer gets the CM events of these requests. If `id` is a connection, the
+    /// connection ends and causes no further CM events.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
@@ -72,9 +72,9 @@ impl Cm {
         Ok(())
     }
 
-    /// Returns true if the request `id` is in the state Refused, or if `id` was assigned and no listener or connection
-    /// with this ID exists any more. A request enters the state Refused when this side rejects or destroys it, when it
-    /// expires, or when its listener is destroyed.
+    /// Returns true if the request `id` is in the state Refused, or if [`Self::has_ended`] returns true for `id`. A
+    /// request enters the state Refused when this side rejects or destroys it, when it expires, or when its listener is
+    /// destroyed.
     pub(crate) fn is_over(&self, id: CmId) -> bool {
         matches!(self.table.get(id).map(|conn| &conn.state), Some(State::Refused(_))) || self.has_ended(id)
     }
@@ -84,7 +84,7 @@ impl Cm {
         id.0 > 0 && id.0 < self.next_id && self.table.get(id).is_none() && !self.listeners.contains_key(&id)
     }
 
-    /// Ends a connection in any state and notifies the peer.
+    /// Ends a connection and notifies the peer. Does nothing if the connection has already ended.
     fn leave(&mut self, now: Time, id: CmId) {
         match self.table.get(id).map(|conn| &conn.state) {
             Some(State::ReqSent(_)) => self.cancel_req(id),

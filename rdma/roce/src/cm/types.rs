@@ -18,10 +18,10 @@ pub struct CmConfig {
     /// 26.
     pub max_path_mtu: u32,
     /// The code of the local ACK timeout if `ConnParam` sets no ACK timeout. The default code 17 is 0.54 s. With 7
-    /// retries, a dead peer is noticed after about 5.3 s: about 1 s of shorter retransmission intervals, and then 8 ACK
-    /// timeouts, which are 4.3 s. The Linux kernel's rdma_cm uses the code 19, with which 8 ACK timeouts would be 17 s.
-    /// A Linux kernel peer takes the ACK timeout of its queue pair from the REQ that it receives. The code therefore
-    /// also decides how soon such a peer notices that this side is dead.
+    /// retries, a dead peer is noticed after about 5.3 s. This time consists of about 1 s of shorter retransmission
+    /// intervals and of 8 ACK timeouts, which are 4.3 s. The Linux kernel's rdma_cm uses the code 19, with which 8 ACK
+    /// timeouts would be 17 s. A Linux kernel peer takes the ACK timeout of its queue pair from the REQ that it
+    /// receives. The code therefore also decides how soon such a peer notices that this side is dead.
     pub ack_timeout: u8,
     /// The time limit of a connection attempt if `ConnParam` sets no time limit.
     pub connect_timeout: Duration,

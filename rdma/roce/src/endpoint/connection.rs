@@ -15,7 +15,7 @@ pub struct QpAttr {
     pub peer: SocketAddr,
     /// The number of the peer's queue pair.
     pub remote_qpn: u32,
-    /// The bytes of payload per packet: 256, 512, 1024, 2048 or 4096.
+    /// The maximum number of payload bytes per packet: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
     /// The first PSN that this end sends.
     pub send_psn: u32,

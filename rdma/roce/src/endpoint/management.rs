@@ -137,8 +137,8 @@ impl Endpoint {
     }
 
     /// Rejects a connection request with reason 28 and at most 148 bytes of private data. The application must not use
-    /// `id` afterwards. If the request has expired or does not exist any more, this method fails. Even then, the
-    /// channel of the request can be destroyed afterwards.
+    /// `id` afterwards. If the request has expired or does not exist any more, this method fails. It nevertheless
+    /// removes the request from its channel, so that the channel can be destroyed.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if the request does not exist any more. Fails with [`Error::Invalid`] if the
@@ -165,8 +165,8 @@ impl Endpoint {
     }
 
     /// Destroys a listener, connection or request, and removes its CM events from its channel. If `id` is a listener,
-    /// the CM events of its requests that wait for the application are removed, too. If `id` is an established
-    /// connection, the connection is disconnected.
+    /// the CM events of the requests that wait for the application at this listener are removed, too. If `id` is an
+    /// established connection, the connection is disconnected.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no listener and no connection ever had the id `id`.
@@ -192,7 +192,8 @@ impl Endpoint {
     }
 
     /// Returns true if a DREQ of this device has no DREP yet. A DREQ that was lost is sent again only while the device
-    /// is open. If the device is closed before the DREP arrives, the peer may not learn that its connection has ended.
+    /// is open. If the device is closed before the DREP arrives, it is possible that the peer never learns that its
+    /// connection has ended.
     pub fn is_disconnecting(&self) -> bool {
         self.management.cm.is_disconnecting()
     }
@@ -266,8 +267,8 @@ impl Endpoint {
 
     /// Handles the end of the connection request `id`. If the application has not taken the CM event of the connection
     /// request yet, this method removes the CM event and the entry of `id` in `owners`. If the application has already
-    /// taken the CM event of the connection request, the entry of `id` stays in `owners` until the application calls
-    /// [`Self::destroy_id`] or [`Self::reject`]. `reject` fails then, but nevertheless removes the entry.
+    /// taken this CM event, the entry of `id` stays in `owners` until the application calls [`Self::destroy_id`] or
+    /// [`Self::reject`]. `reject` fails then, but nevertheless removes the entry.
     fn withdraw(&mut self, id: CmId) {
         let management = &mut self.management;
         let Some(owner) = management.owners.get(&id) else { return };

@@ -170,8 +170,9 @@ impl Endpoint {
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, and with [`Error::QpState`] if it is not
     /// connected. Fails with [`Error::Exhausted`] if the send queue is full. Fails with [`Error::LocalProtection`] if
-    /// no region of the protection domain has an element's LKey, or if this region does not cover the element or does
-    /// not permit the access. Fails with [`Error::Invalid`] if the work request exceeds a limit.
+    /// no region of the protection domain has an element's LKey. Fails with the same error if the region with the LKey
+    /// does not cover the element, or does not permit the access. Fails with [`Error::Invalid`] if the work request
+    /// exceeds a limit.
     pub fn post_send(&mut self, qp: QpNum, wr: &SendWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         if found.send_queue_full() {
@@ -234,8 +235,8 @@ impl Endpoint {
     /// # Errors
     /// Fails with [`Error::NotFound`] if there is no queue pair `qp`, and with [`Error::Exhausted`] if the receive
     /// queue is full. Fails with [`Error::LocalProtection`] if no region of the protection domain has an element's
-    /// LKey, or if this region does not cover the element or does not permit the access. Fails with [`Error::Invalid`]
-    /// if the receive has too many elements.
+    /// LKey. Fails with the same error if the region with the LKey does not cover the element, or does not permit the
+    /// access. Fails with [`Error::Invalid`] if the receive has too many elements.
     pub fn post_recv(&mut self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
         let found = self.qps.get(&qp.0).ok_or(no_qp(qp))?;
         let (sges, len) = self.sge_list(found, wr.sges, Want::LocalWrite)?;

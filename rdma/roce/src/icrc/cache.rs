@@ -21,7 +21,8 @@ pub struct WarmFlow {
 }
 
 /// The key of an empty entry in the cache of a [`WarmFlow`]. The upper 16 bits of a key are the length of the datagram.
-/// No packet has the key `NEVER`, because a datagram of 65535 bytes does not fit into an IP packet.
+/// In `NEVER`, this length is 65535. No packet has this key, because a datagram of 65535 bytes does not fit into an IP
+/// packet.
 const NEVER: u32 = u32::MAX;
 
 impl WarmFlow {
@@ -47,8 +48,8 @@ impl WarmFlow {
     }
 }
 
-/// Returns the BTH in the form that the ICRC covers. All bits of byte 4 are set to 1, because routers may change two of
-/// them (FECN and BECN).
+/// Returns the BTH in the form that the ICRC covers: all bits of byte 4 are set to 1. Routers can change two of these
+/// bits (FECN and BECN), and the ICRC must not depend on bits that change on the way.
 pub(super) fn masked(bth: &[u8; Bth::LEN]) -> [u8; Bth::LEN] {
     let mut masked = *bth;
     masked[4] = 0xff;

@@ -115,14 +115,14 @@ fn single_bit_errors_are_detected() {
 /// of this header from the ICRC: the identification, and the fragment word (the IPv4 flags and the fragment offset).
 /// The computed words are the values with which the ICRC is right. With the rule `Any`, the receiver accepts the packet
 /// only if the computed fragment word is that of an unfragmented packet with a set DF bit. The computed identification
-/// may have any value. The test checks that
-/// each single wrong bit changes the computed fragment word.
+/// may have any value. The test checks that each single wrong bit changes the computed fragment word.
 #[test]
 fn no_single_bit_error_looks_like_an_identification() {
     let bits = (V4_LEN - V4_ID + 16 + 4096 + ICRC_LEN) * 8;
-    // The loop goes through all bits of the packet behind the identification, from the last bit to the first. `error`
-    // has the bits of the two computed words that change if only the current bit of the packet is wrong. The lower 16
-    // bits of `error` belong to the identification, and the upper 16 bits belong to the fragment word.
+    // The loop goes through all bits of the packet behind the identification, from the last bit to the first. A set bit
+    // in `error` stands for a bit of the two computed words that changes if only the current bit of the packet is
+    // wrong. The lower 16 bits of `error` belong to the identification, and the upper 16 bits belong to the fragment
+    // word.
     let mut error = multiply(ONE, retreat_by(bits as u32 / 8 - 4));
     for bit in (16..bits).rev() {
         assert_ne!(error >> 16, 0, "bit {bit}");

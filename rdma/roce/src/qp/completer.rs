@@ -322,7 +322,7 @@ impl Requester {
         }
         // Unlike other retransmissions, a tail probe does not end the measurement of the round-trip time, so
         // `rtt.forget` is not called here. A round-trip time is measured from the first transmission of a packet to its
-        // acknowledgement. If only the tail probe is acknowledged, the measured time is too long. It is never too
+        // acknowledgement. If only the tail probe is acknowledged, the measured time is too long, but it is never too
         // short.
         self.cursor = last;
         self.demand_ack();

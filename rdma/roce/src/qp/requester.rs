@@ -46,8 +46,8 @@ pub(crate) struct Requester {
     pub(super) sent_end: Psn,
     /// One PSN for each READ request that was sent and is not answered in full: the PSN of its last response packet.
     /// The PSNs are in ascending order. A retransmission of the READ request asks for no response packet after this
-    /// PSN. Otherwise, only a part of the retransmission would be a duplicate, and a responder may refuse such a
-    /// request.
+    /// PSN. If the retransmission asked for more, only a part of it would be a duplicate of the first READ request, and
+    /// a responder could refuse the retransmission.
     pub(super) reads: VecDeque<Psn>,
     pub(super) initiator_depth: u8,
     pub(super) window: Box<dyn Window>,
@@ -138,7 +138,7 @@ impl Requester {
 
     /// Builds the packet to send next; returns false if no packet can be sent now. If the memory of the packet's
     /// payload was deregistered, the function returns false until the packet's work request is the oldest work request.
-    /// Then the function returns an error.
+    /// When the work request is the oldest, the function returns an error.
     pub(crate) fn next_packet(
         &mut self,
         now: Time,
@@ -256,9 +256,9 @@ impl Requester {
         Ok(())
     }
 
-    /// Returns true if the packet `psn` must request an acknowledgement. At least one packet in each quarter of the
-    /// window, and at least one packet in 32, must request an acknowledgement, so that acknowledgements arrive before
-    /// the window is full. The packet that fills the window must also request an acknowledgement.
+    /// Returns true if the packet `psn` must request an acknowledgement. The requester asks for an acknowledgement at
+    /// least once in 32 packets and at least once in a quarter of the window. Acknowledgements can therefore arrive
+    /// before the window is full. The packet that fills the window must also request an acknowledgement.
     fn wants_ack(&self, psn: Psn) -> bool {
         let window = self.window.packets();
         self.since_ack_req + 1 >= (window / 4).clamp(1, 32) || self.in_flight(psn) + 1 >= window

@@ -53,10 +53,10 @@ struct Gap {
 }
 
 impl Gap {
-    /// The responder assumes that the network reorders only packets whose PSNs differ by at most this number. If a
-    /// packet has a lower PSN than the packet that arrived just before it, the difference is compared with this limit.
-    /// A difference above the limit means that the requester has resent the packet. The limit is 3, like TCP's limit of
-    /// duplicate ACKs, which serves the same purpose.
+    /// The responder assumes that the network reorders only packets whose PSNs differ by at most this number. A packet
+    /// can have a lower PSN than the packet that arrived just before it. If the difference is above this number, the
+    /// requester has resent the packet. The number is 3, like TCP's limit of duplicate ACKs, which serves the same
+    /// purpose.
     const REORDERING: i32 = 3;
 
     fn before(psn: Psn) -> Self {
@@ -92,8 +92,9 @@ pub(crate) struct Responder {
     /// True if the packet that was executed last is a SEND or WRITE packet that no ACK has acknowledged.
     unacknowledged: bool,
     /// The first PSN of the READ that was executed last; `None` before the first READ. A repeated SEND or WRITE packet
-    /// with a PSN before `last_read` is acknowledged with its own PSN. A requester that still waits for responses of
-    /// the READ would conclude from an ACK with the PSN `last_read` or a later PSN that these responses were lost.
+    /// with a PSN before `last_read` is acknowledged with its own PSN, and not with the newest PSN. If the requester
+    /// still waits for responses of the READ, an ACK with the PSN `last_read` or a later PSN would tell it that these
+    /// responses were lost.
     last_read: Option<Psn>,
     pub(super) responses: PendingResponses,
     responder_resources: u8,
@@ -188,8 +189,8 @@ impl Responder {
         self.responses.push(PendingResponse::SequenceNak { psn: self.epsn, msn: self.msn, after_ack });
     }
 
-    /// Handles a repeated request. A repeated SEND or WRITE is acknowledged again. A repeated READ is executed again,
-    /// and may begin in the middle of the range of the first READ.
+    /// Handles a repeated request. A repeated SEND or WRITE is acknowledged again. A repeated READ is executed again.
+    /// It may begin in the middle of the range of the original READ.
     fn duplicate(
         &mut self,
         info: &OpcodeInfo,
@@ -456,8 +457,9 @@ mod tests {
         // If packet 11 arrives a second time, the requester has resent packets, and the missing packets before packet
         // 11 were lost again.
         assert_eq!(naks(&[11, 12, 13, 11, 12, 13, 14]), 2);
-        // After packet 17, the requester resends all packets, from the missing ones before packet 11 to packet 17. The
-        // network loses the resent packets up to packet 12, so packet 13 is the next packet that arrives.
+        // After packet 17, the requester resends all packets up to packet 17, beginning with those that were lost
+        // before packet 11. The network loses the resent packets up to packet 12, so packet 13 is the next packet that
+        // arrives.
         assert_eq!(naks(&[11, 12, 13, 14, 15, 16, 17, 13, 14]), 2);
         // If the last packet arrives twice in a row, the requester has sent it again as a tail probe.
         assert_eq!(naks(&[11, 12, 13, 13]), 2);

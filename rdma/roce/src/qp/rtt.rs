@@ -3,8 +3,8 @@
 //!
 //! The ACK timeout is chosen when the connection is set up. If the peer is silent for a whole ACK timeout, the
 //! requester uses up one of its retries. The requester usually resends the last packet as a tail probe long before the
-//! end of the ACK timeout, so the loss of the end of a message is soon detected. The delay after which the requester
-//! sends a tail probe follows from the measured round-trip time. A tail probe uses up no retry.
+//! end of the ACK timeout. The loss of the end of a message is therefore soon detected. The delay after which the
+//! requester sends a tail probe follows from the measured round-trip time. A tail probe uses up no retry.
 
 use std::time::Duration;
 
@@ -73,9 +73,8 @@ impl Rtt {
             // A tail probe resends only one packet, so a needless tail probe costs little, and the time before a tail
             // probe can be short. The loss of the end of a message is then soon detected.
             None => base.max(self.min_probe) * (1 << self.backoff),
-            // After the tail probes, all packets of the window are resent, which can be many packets. The
-            // retransmission interval is therefore long, so that a slow peer has time to respond before a
-            // retransmission.
+            // After the tail probes, all unacknowledged packets are resent, which can be many. The retransmission
+            // interval is therefore long, so that a slow peer has time to respond before a retransmission.
             Some(further) => (base * 4).max(self.min).saturating_mul(1 << further.min(Self::MOST_DOUBLINGS)),
         }
     }
@@ -96,8 +95,8 @@ impl Rtt {
         self.backoff < Self::PROBES
     }
 
-    /// Notes that the retransmission timer expired. Returns true if the peer was silent for a whole ACK timeout, so
-    /// that the requester must use up one retry.
+    /// Notes that the retransmission timer expired. Returns true if the peer was silent for a whole ACK timeout. In
+    /// this case, the requester must use up one retry.
     pub(super) fn expired(&mut self) -> bool {
         let counts = self.interval() >= self.full;
         self.backoff = (self.backoff + 1).min(Self::PROBES + Self::MOST_DOUBLINGS);
@@ -137,9 +136,9 @@ mod tests {
         assert_eq!(intervals, [(250, true), (500, true), (4000, false), (8000, false)]);
     }
 
-    /// Each further round trip has the weight 1/8 in the new mean. Its difference from the old mean has the weight 1/4
-    /// in the new deviation, as in RFC 6298. After round trips of 20 us and 1000 us, the mean is 142.5 us and the
-    /// deviation 252.5 us.
+    /// Each further round trip has the weight 1/8 in the new mean. The difference between this round trip and the old
+    /// mean has the weight 1/4 in the new deviation, as in RFC 6298. After round trips of 20 us and 1000 us, the mean
+    /// is 142.5 us and the deviation 252.5 us.
     #[test]
     fn the_mean_and_the_deviation_follow_slowly() {
         let mut rtt = measured(Duration::from_secs(1));

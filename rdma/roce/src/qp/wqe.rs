@@ -9,7 +9,8 @@ use crate::{
     psn::Psn,
 };
 
-/// A scatter-gather element whose key and bounds were checked when it was posted.
+/// A scatter-gather element of a posted work request. Its LKey, address and length were checked when the work request
+/// was posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SgeRef {
     pub(crate) mr: MrRef,
@@ -19,9 +20,9 @@ pub(crate) struct SgeRef {
 
 pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
 
-/// Calls `each` for each piece of memory that holds bytes `offset..offset + len` of the message in the buffers `sges`.
-/// Returns false if the region of a buffer was deregistered or does not permit the access `want` any more, or if the
-/// buffers end before `offset + len`.
+/// Calls `each` for each piece of memory that belongs to the bytes `offset..offset + len` of a message. The buffers
+/// `sges` together are the memory of the whole message. Returns false if the region of such a piece was deregistered,
+/// or if it does not permit the access `want` any more. Also returns false if the buffers end before `offset + len`.
 pub(crate) fn pieces(
     sges: &[SgeRef],
     mut offset: u64,

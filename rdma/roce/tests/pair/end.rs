@@ -140,12 +140,12 @@ impl End {
         out[..n].to_vec()
     }
 
-    /// Takes the new completions of the send queue, and returns the ID and status of each.
+    /// Takes the new completions of the send queue, and returns the `wr_id` and the status of each.
     pub(crate) fn completed(&mut self) -> Vec<(u64, WcStatus)> {
         self.outcomes(self.send_cq)
     }
 
-    /// Takes the new completions of the receive queue, and returns the ID and status of each.
+    /// Takes the new completions of the receive queue, and returns the `wr_id` and the status of each.
     pub(crate) fn received(&mut self) -> Vec<(u64, WcStatus)> {
         self.outcomes(self.recv_cq)
     }

@@ -232,9 +232,9 @@ impl Pair {
         self.a.post_with(id, SendOp::Write(self.b.remote(HALF)), 0, len, flags).unwrap();
     }
 
-    /// Sends one SEND and waits for its completion. The requester measures the round-trip time of this SEND, which is
-    /// short. The requester's timers are therefore short afterwards. At the end, the function clears the list of sent
-    /// packets.
+    /// Sends one SEND and waits for its completion. The requester measures the round-trip time of this SEND. Because
+    /// this time is short, the requester's retransmission interval is short afterwards. At the end, the function clears
+    /// the list of sent packets.
     pub(crate) fn warm_up(&mut self) {
         self.b.recv(0, 0);
         self.send(0, 0);

@@ -151,8 +151,8 @@ impl EventChannel {
         RawEvent { id: event.id as usize, what, private_data }
     }
 
-    /// Converts a connection request, and takes ownership of its identifier. Returns `None` if the request has no IP
-    /// addresses.
+    /// Converts an event that reports a connection request to a [`ConnRequest`], and takes ownership of the request's
+    /// identifier. Returns `None` if the request has no IP addresses.
     ///
     /// # Safety
     /// `event` must be a connection request that was not converted before. Each conversion makes a `RawCmId` that

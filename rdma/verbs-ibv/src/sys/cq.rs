@@ -81,14 +81,14 @@ impl RawCq {
         let mut total = 0;
         while total < most {
             let wanted = (most - total).min(BATCH);
-            // The array is not initialised, because spinning threads poll an empty queue most of the time, and
-            // initialising the array would cost time in each poll.
+            // The array is not initialised, because initialising it would cost time in each poll. Spinning threads poll
+            // often, and most of their polls find an empty queue.
             let mut batch = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
             // SAFETY: this `RawCq` owns the completion queue, and `batch` has room for `wanted` completions.
             let count =
                 unsafe { poll(self.cq.as_ptr(), wanted as std::ffi::c_int, batch.as_mut_ptr().cast()) };
-            // If the completion queue has failed, the function `poll` returns -1, but does not always set errno, so the
-            // error does not contain errno.
+            // If the completion queue has failed, the function `poll` returns -1. It does not always set errno, so the
+            // error that is made here does not contain errno.
             let count =
                 usize::try_from(count).map_err(|_| io::Error::other("the completion queue failed"))?;
             for wc in batch.iter().take(count.min(wanted)) {

@@ -24,9 +24,9 @@ pub(crate) fn load() -> Result<&'static Library, Error> {
 fn open() -> Result<Library, String> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let path = named.unwrap_or_else(|| OsString::from(NAME));
-    // SAFETY: loading runs the initialisers of rdma-core. Every program that is linked to rdma-core runs them, too. The
-    // declarations in `bindings` are generated from the headers of rdma-core, and the version number in the file name
-    // identifies the ABI.
+    // SAFETY: loading runs the initialisers of rdma-core, which also run in every program that is linked to rdma-core.
+    // The declarations in `bindings` are generated from the headers of rdma-core. The version number in `NAME`
+    // identifies the ABI of these headers, so the loaded functions have the declared types.
     let library = unsafe { Library::new(&path) }.map_err(|error| {
         format!(
             "{} cannot be loaded ({error}); install rdma-core's libraries \

@@ -65,7 +65,7 @@ pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     super::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
 }
 
-/// A file descriptor (eventfd) with which a thread ends the sleep of another thread.
+/// A file descriptor (eventfd) by which a thread wakes another thread that sleeps on it.
 #[derive(Debug)]
 pub(crate) struct Waker(File);
 

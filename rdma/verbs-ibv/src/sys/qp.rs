@@ -24,9 +24,10 @@ const MIN_RNR_TIMER: u8 = 12;
 /// The maximum number of retries after a time-out or a sequence error. rxe interprets 7 as "no limit" (rxe_completer),
 /// so with 7 retries a queue pair would never detect that its peer has crashed.
 const MOST_RETRIES: u8 = 6;
-/// The maximum number of work requests that one call passes to the device.
+/// The maximum number of work requests in one chain. [`RawQp::post_chain`] passes one chain to the device.
 const CHUNK: usize = 8;
-/// The maximum number of scatter-gather elements that one call passes to the device, in all its work requests together.
+/// The maximum number of scatter-gather elements that all work requests of a chain have together. A receive work
+/// request also has at most this number of elements.
 const SGES: usize = 64;
 
 /// The capacities of a queue pair and of its work requests.
@@ -48,7 +49,7 @@ pub(crate) struct Retries {
     pub(crate) ack_timeout: Option<u8>,
 }
 
-/// The attributes of a connection that both sides support.
+/// The limits of a connection, as [`RawQp::to_ready`] has set them in the attributes of the queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AgreedLimits {
     /// The path MTU in bytes.
@@ -181,16 +182,16 @@ impl RawQp {
             }
             // SAFETY: the loop above has written entry `count - 1` of `chunk`.
             unsafe { (*first.add(count - 1)).next = ptr::null_mut() };
-            // SAFETY: `first` points to `count` chained work requests, and their elements lie in `room`, which outlives
-            // the call. The caller must keep to the contract of `verbs::Payload`: the payload is registered, and nobody
-            // changes it until the completion.
+            // SAFETY: `first` points to `count` chained work requests. Their scatter-gather elements lie in `room`,
+            // which outlives the call. The caller must keep to the contract of `verbs::Payload`: the payload is
+            // registered, and nobody changes it until the completion.
             unsafe { self.post_chain(first) }.map_err(|(index, error)| (done + index, error))?;
             done += count;
         }
         Ok(())
     }
 
-    /// Posts a chain of work requests with one call.
+    /// Passes a chain of work requests to the device in one call of its function `post_send`.
     ///
     /// # Safety
     /// `first` must point to a chain of initialised work requests that are consecutive in memory.
@@ -248,8 +249,8 @@ pub(super) fn zeroed_attr() -> ibv_qp_attr {
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// An array for scatter-gather elements. The array is not initialised, because most posts need only one element, and
-/// initialising all elements would cost time in each post.
+/// An array for the scatter-gather elements that the function [`elements`] writes. The array is not initialised,
+/// because most posts need only one element, and initialising all elements would cost time in each post.
 const ROOM: [MaybeUninit<ibv_sge>; SGES] = [const { MaybeUninit::uninit() }; SGES];
 
 /// Writes the scatter-gather elements of a payload to `room`, and returns the number of elements. Returns `None` if
@@ -275,15 +276,16 @@ fn elements(payload: &Payload<'_>, room: &mut [MaybeUninit<ibv_sge>]) -> Option<
     }
 }
 
-/// Returns the elements as pointer and length for C. The pointer of an empty list is null, because some of rdma-core's
-/// NIC drivers read the first element even if the length is 0.
+/// Returns the list of scatter-gather elements `sges` as libibverbs needs it: a pointer to the first element, and the
+/// number of elements. The pointer of an empty list is null, because some of rdma-core's NIC drivers read the first
+/// element even if the length is 0.
 fn list(sges: &mut [MaybeUninit<ibv_sge>]) -> (*mut ibv_sge, std::ffi::c_int) {
     let start = if sges.is_empty() { ptr::null_mut() } else { sges.as_mut_ptr().cast() };
     (start, sges.len() as std::ffi::c_int)
 }
 
-/// Converts the work request `wr` to the form that libibverbs needs. `sges` contains the scatter-gather elements of the
-/// payload.
+/// Converts the work request `wr` to the form that libibverbs needs. The result points to `sges`, which must contain
+/// the scatter-gather elements of the payload.
 fn request(wr: &SendWr<'_>, sges: &mut [MaybeUninit<ibv_sge>]) -> ibv_send_wr {
     let (opcode, remote, imm) = match wr.op {
         SendOp::Send => (c::IBV_WR_SEND, None, None),

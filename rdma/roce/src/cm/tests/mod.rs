@@ -61,8 +61,9 @@ impl Host {
         }
     }
 
-    /// Collects the outputs of the connection manager, and removes the CM events of withdrawn requests. A device does
-    /// the same with the CM events that the application has not read yet.
+    /// Collects the outputs of the connection manager, and removes the CM events of requests that have ended before the
+    /// application accepted or rejected them ([`CmOutput::Withdrawn`]). A device does the same with the CM events that
+    /// the application has not read yet.
     fn collect_unread(&mut self) {
         self.collect();
         self.events.retain(|event| !self.withdrawn.contains(&event.id()));
@@ -98,7 +99,8 @@ struct Net {
     /// datagram.
     flight: BTreeMap<(Time, u64), (usize, SocketAddr, [u8; MAD_LEN])>,
     order: u64,
-    /// The probability in percent that the network loses a copy of a datagram.
+    /// The probability in percent that the network loses a datagram. If the network has made a second copy of the
+    /// datagram, each of the two is lost with this probability.
     loss: u32,
     /// The probability in percent that the network makes a second copy of a datagram.
     duplication: u32,
@@ -166,8 +168,9 @@ impl Net {
             while let Some((to, mad)) = self.hosts[side].cm.poll_transmit() {
                 let message = Mad::decode(&mad).unwrap().message;
                 self.sent.push(message.clone());
-                // A host sends the DREP for a forgotten connection to the peer's RoCE port, because a Linux kernel peer
-                // receives only at this port. The destination of a DREP to the RoCE port is not checked.
+                // A connection manager that has forgotten the connection of a DREQ may send the DREP to the peer's RoCE
+                // port, because a Linux kernel peer receives only at this port. The destination of a DREP to the RoCE
+                // port is therefore not checked here.
                 let known = !matches!(message, CmMessage::Drep(_)) || to.port() != crate::wire::ROCE_PORT;
                 if known {
                     let address = self.hosts[1 - side].address;
@@ -201,7 +204,8 @@ impl Net {
         self.flight.insert((self.now + delay, self.order), (to, from, mad));
     }
 
-    /// Handles the next arrival or timer. Returns false if no arrival and no timer is due until `end`.
+    /// Handles the arrival of the next datagram or the next timer, whichever is due first. Returns false if no datagram
+    /// arrives and no timer is due until `end`.
     fn step(&mut self, end: Time) -> bool {
         self.pump();
         let arrival = self.flight.keys().next().map(|(at, _)| *at);
@@ -241,7 +245,7 @@ impl Net {
     }
 
     /// Makes host 1 listen and host 0 connect, and runs the network until the request has arrived at host 1. Returns
-    /// the IDs of the active and the passive side.
+    /// the ID of the connection at host 0, and its ID at host 1.
     fn requested(&mut self, param: &ConnParam) -> (CmId, CmId) {
         self.listen();
         let active = self.connect(0x11, param);
@@ -249,15 +253,15 @@ impl Net {
         (active, self.hosts[1].request().unwrap())
     }
 
-    /// Does the same as [`Self::requested`], and then lets host 1 accept the request. Returns the IDs of the active and
-    /// the passive side.
+    /// Does the same as [`Self::requested`], and then lets host 1 accept the request. Returns the ID of the connection
+    /// at host 0, and its ID at host 1.
     fn accepted(&mut self, param: &ConnParam) -> (CmId, CmId) {
         let ids = self.requested(param);
         self.accept(ids.1, 0x22).unwrap();
         ids
     }
 
-    /// Establishes a connection between both hosts. Returns the IDs of the active and the passive side.
+    /// Establishes a connection between both hosts. Returns the ID of the connection at host 0, and its ID at host 1.
     fn connected(&mut self) -> (CmId, CmId) {
         let ids = self.accepted(&ConnParam::default());
         self.run_until(|net| net.hosts.iter().all(|host| host.established() == 1));
