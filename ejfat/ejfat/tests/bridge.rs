@@ -316,5 +316,17 @@ fn the_way_of_an_event_is_remembered() {
     );
     assert_eq!(bench.open(2, ANYBODY).1, Err(EventLossCause::TooLarge));
     assert_eq!(outcome(&bench, tick + 1), Some(EventOutcome::Lost(EventLossCause::TooLarge)));
+    assert_eq!(bench.dispatcher.counters().lost_of_any_cause(), 1);
     assert_eq!(outcome(&bench, tick + 2), None);
+}
+
+#[test]
+fn an_event_that_a_worker_had_when_it_ended_is_remembered_as_such() {
+    let mut bench = hold();
+    let worker = bench.worker(1, Filter::default(), DeliveryMode::Store);
+    let (_, its) = bench.delivered(1, ANYBODY);
+    bench.acknowledge(worker, 1);
+    bench.remove(worker);
+    let trace = *bench.dispatcher.trace(its.tick.unwrap()).next().unwrap();
+    assert_eq!((trace.outcome, trace.worker), (EventOutcome::WorkerEnded, Some(worker)));
 }

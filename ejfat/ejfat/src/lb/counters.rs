@@ -96,3 +96,15 @@ impl LbCounters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_added_up() {
+        let mut all = Traffic { packets: 2, bytes: 300 };
+        all.absorb(Traffic { packets: 5, bytes: 70 });
+        assert_eq!(all, Traffic { packets: 7, bytes: 370 });
+    }
+}

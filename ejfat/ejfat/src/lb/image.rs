@@ -477,3 +477,21 @@ fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
     }
     hash.to_le_bytes()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The RTL computes the same hashes. These were computed apart from both programs.
+    #[test]
+    fn golden_hashes() {
+        for (lb, address, golden) in [
+            (None, "192.0.2.7", [0xd2, 0x42, 0x15, 0xfc]),
+            (Some(3), "192.0.2.7", [0x92, 0xd7, 0xe4, 0x88]),
+            (Some(5), "2001:db8::1", [0xe9, 0x02, 0xd1, 0x9a]),
+        ] {
+            let lb = lb.map(|lb| LbId::new(lb).unwrap());
+            assert_eq!(hash(lb, address.parse().unwrap()), golden, "{address}");
+        }
+    }
+}

@@ -75,3 +75,18 @@ pub fn prefixes(ticks: impl RangeBounds<u64>) -> Vec<TickPrefix> {
     }
     prefixes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_knows_its_length_and_its_ends() {
+        for length in 0..=64 {
+            let prefix = TickPrefix::new(0, length).unwrap();
+            assert_eq!((prefix.length(), prefix.first()), (length, 0));
+            assert_eq!(prefix.last(), u64::MAX.checked_shr(length.into()).unwrap_or(0));
+        }
+        assert!(TickPrefix::new(0, 65).is_err() && TickPrefix::new(1, 63).is_err());
+    }
+}

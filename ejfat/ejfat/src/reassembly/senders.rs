@@ -330,3 +330,19 @@ impl SenderTable {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_added_up() {
+        let mut dropped = Counters::default().dropped;
+        dropped.fill(3);
+        let one = Counters { segments: 2, bytes: 30, opened: 4, complete: 5, dropped, ..Counters::default() };
+        let mut all = one.clone();
+        all.absorb(&one);
+        assert_eq!((all.segments, all.bytes, all.opened, all.complete), (4, 60, 8, 10));
+        assert_eq!(all.dropped_of_any_cause(), 6 * dropped.len() as u64);
+    }
+}

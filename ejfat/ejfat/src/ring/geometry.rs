@@ -89,9 +89,9 @@ impl Geometry {
         self.descriptors() as usize * BLOCK
     }
 
-    /// Returns the length in bytes of the region or file of credits. It begins with a block of 64 bytes, in which the
-    /// count of credits lies: the worker changes this count after writing a credit word. One credit word for each slot
-    /// follows this block.
+    /// Returns the length in bytes of the region or file of credits. The region or file begins with a block of 64
+    /// bytes, in which the count of credits lies: the worker changes this count after writing a credit word. One credit
+    /// word for each slot follows this block.
     pub fn credits_bytes(self) -> usize {
         BLOCK + self.slots as usize * CREDIT
     }

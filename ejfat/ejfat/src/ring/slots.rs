@@ -311,6 +311,8 @@ impl RingSlots {
 
 #[cfg(test)]
 mod tests {
+    use simnet::Random;
+
     use super::*;
 
     fn slots(count: u32) -> RingSlots {
@@ -385,5 +387,28 @@ mod tests {
         let run = slots.take(256).unwrap();
         slots.send(run.slot, 0);
         assert_eq!(slots.look(&[0, 1, 1, 1], |_| ()), CreditCounts { credits: 0, wrong: 3 });
+    }
+
+    /// The ring finds the same slots as a search that looks at one slot after the other.
+    #[test]
+    fn the_first_free_slots_are_found() {
+        let mut random = Random::new(1, 0);
+        let (mut slots, mut used, mut runs) = (slots(300), vec![false; 300], Vec::new());
+        for _ in 0..20_000 {
+            if !runs.is_empty() && random.chance(500_000) {
+                let Run { slot, slots: count, .. } =
+                    runs.swap_remove(random.below(runs.len() as u64) as usize);
+                slots.give_back(slot);
+                used[slot as usize..(slot + count) as usize].fill(false);
+            } else {
+                let count = random.range(1..=90) as usize;
+                let is_free = |at: &usize| !used[*at..at + count].contains(&true);
+                let expected = (0..=300 - count).find(is_free);
+                let run = slots.take(64 * count as u32);
+                assert_eq!(run.map(|run| run.slot as usize), expected);
+                runs.extend(run);
+                expected.into_iter().for_each(|at| used[at..at + count].fill(true));
+            }
+        }
     }
 }

@@ -443,6 +443,11 @@ mod tests {
     }
 
     #[test]
+    fn delivery_modes_have_names_of_their_own() {
+        assert_eq!(DeliveryMode::ALL.map(DeliveryMode::name), ["store", "cut", "shared"]);
+    }
+
+    #[test]
     fn golden_blocks() {
         let filter = Filter { data_ids: (1, 0x0203), member: Some(7) };
         let name = WorkerName::from("w1").unwrap();

@@ -90,7 +90,7 @@ impl Bench {
         id
     }
 
-    /// Opens an event that takes `slots` ring slots. Only the workers that `target` selects may get the event.
+    /// Opens an event that takes `slots` ring slots. `target` says which workers may get the event.
     pub(crate) fn open(
         &mut self,
         slots: u32,
