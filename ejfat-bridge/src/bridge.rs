@@ -497,7 +497,7 @@ impl Bridge {
         let held = self.dispatcher.counters().held_by_ended;
         self.dispatcher.remove(now, worker);
         if self.finishing {
-            // A worker that is removed while the bridge is ending can still read its unreleased events in its ring.
+            // A worker that is removed while the bridge is ending may still read its unreleased events in its ring.
             // These events therefore do not count as lost. `left` counts them.
             self.left += self.dispatcher.counters().held_by_ended - held;
         }

@@ -52,7 +52,8 @@ pub struct Snapshot {
     pub too_long: u64,
     /// Fill levels and totals for a control plane.
     pub load: Load,
-    /// The number of bytes of the reassembler's memory that are in use by open events and by complete events.
+    /// The number of bytes of the reassembler's memory that are in use by open events, and by complete events that wait
+    /// for room.
     pub memory: u64,
     /// The number of datagrams that the Linux kernel dropped at the UDP ports of the bridge.
     pub kernel_drops: u64,

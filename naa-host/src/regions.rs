@@ -128,9 +128,9 @@ impl HostRegions {
         Ok(())
     }
 
-    /// Gives back to the program all regions that can be given back, even if [`take_back`](Self::take_back) fails. The
-    /// program gets no access to a region that cannot be taken back. If [`take_back`](Self::take_back) fails, the
-    /// results in the staging region are not copied to their parameters.
+    /// Calls [`take_back`](Self::take_back). If this fails, gives those regions back to the program that can be given
+    /// back. The program gets no access to the other regions. If [`take_back`](Self::take_back) fails, the results in
+    /// the staging region are not copied to their parameters.
     pub(crate) fn take_back_what_goes(&mut self) {
         if self.take_back().is_err() {
             for region in &mut self.params {

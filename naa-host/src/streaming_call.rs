@@ -177,7 +177,8 @@ impl StreamingCall {
     /// Waits for the next immediate, until `deadline` at the latest. Returns `None` if no immediate has arrived when
     /// the deadline passes. The method may also return `None` before the deadline, for example when a WRITE is
     /// acknowledged. The method also sends a liveness probe if a probe is due. A probe is due when the time
-    /// `probe_interval` of the configuration has passed since the last immediate and since the last probe.
+    /// `probe_interval` of the configuration has passed since the last immediate and since the last probe, unless a
+    /// probe is still unacknowledged.
     ///
     /// # Errors
     /// Fails with the same errors as [`try_next`](Self::try_next).

@@ -282,7 +282,7 @@ enum Held {
     /// [`Allocation::revoke`] has revoked the access of peers. If the device does not revoke access, peers may still
     /// have access.
     Revoked,
-    /// It is possible that peers have access.
+    /// Peers may have access rights to the memory.
     Granted,
     /// A loop service got the memory and the LKey of this registration from [`Allocation::stream`].
     Streaming,
@@ -460,7 +460,8 @@ impl Allocation {
         Ok(Some((self.memory.clone(), mr.lkey())))
     }
 
-    /// Returns true if peers or the loop service may be able to write the memory.
+    /// Returns true if a loop service got the memory, or if peers may have access that [`Self::revoke`] has not
+    /// revoked. The result does not say whether the memory is in reach.
     fn is_open(&self) -> bool {
         self.streamed || matches!(self.held, Some((_, Held::Granted)))
     }

@@ -353,9 +353,9 @@ impl ServerSession {
         let mut allocation = self.quota.allocate(size.into())?;
         if !flags.contains(RegionFlags::INTERNAL) {
             // On a device that does not revoke access, peers keep the access that a region gets at its registration.
-            // The region is therefore registered only with the access that the host needs. The host does not write
-            // outputs. The region of an output is therefore registered without access for peers, unless parameters
-            // share regions.
+            // The region is therefore registered only with the access that the host needs. The host does not write a
+            // parameter that is only an output. The region of such a parameter is therefore registered without access
+            // for peers, unless parameters share regions.
             let is_output = flags == RegionFlags::OUTPUT && self.machine.places().is_none();
             allocation.register(&self.pd, if is_output { Access::LOCAL } else { GRANTED })?;
             if allocation.is_in_reach() {

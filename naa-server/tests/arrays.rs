@@ -81,8 +81,8 @@ fn everything_is_sorted_as_the_standard_library_does() {
     let mut random = random();
     for len in LENGTHS {
         let mut data = words(&mut random, len);
-        // The data starts with six special floats: NaNs, zeros of both signs, and infinity. The value 0.0 occurs twice
-        // among them.
+        // The data starts with six special floats, or with fewer if it is shorter: NaNs, zeros of both signs, and
+        // infinity. The value 0.0 occurs twice among the six floats.
         for (word, special) in data.iter_mut().zip([f64::NAN, -f64::NAN, 0.0, -0.0, f64::INFINITY, 0.0]) {
             *word = special.to_bits();
         }

@@ -120,8 +120,8 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns true if `reason`, of `dev/mutants.txt`, says that the program does the same with the mutant. No test can
-/// find such a mutant, so it is not counted.
+/// Returns true if `reason`, which is a reason in `dev/mutants.txt`, says that the program does the same with the
+/// mutant. No test can find such a mutant, so it is not counted.
 fn is_equivalent(reason: Option<&str>) -> bool {
     reason.is_some_and(|reason| reason.starts_with("equivalent"))
 }

@@ -44,8 +44,9 @@ impl StatusBlock {
         Block { function: self.function, info, words: [self.detail, a, b, c, d, e, f] }.encode(MAGIC)
     }
 
-    /// Decodes the status block in the first 64 bytes of a region. [`produced`](Self::produced) has a number of bytes
-    /// for each output. The caller must check that this number is at most the size of the output's region.
+    /// Decodes the status block in the first 64 bytes of a region. [`produced`](Self::produced) says how many
+    /// bytes the function produced in each output. The caller must check that this number is at most the size of the
+    /// output's region.
     ///
     /// # Errors
     /// Returns an error if the bytes are not a status block of version 1.

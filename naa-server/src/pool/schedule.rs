@@ -102,8 +102,8 @@ enum Difference {
     Less,
 }
 
-/// The maximum number of source networks in [`Absent`]. If one more source network is added, the source network with
-/// the smallest duration in [`Absent::peers`] is removed.
+/// The maximum number of source networks in [`Absent`]. If one more source network is added, the one with the
+/// smallest stored difference from the schedule's clock is removed.
 const MOST_ABSENT: usize = 256;
 /// The maximum difference between [`SourceCalls::served`] and [`Schedule::clock`]. The whole running time of a long
 /// call is added to [`SourceCalls::served`], even if other source networks waited only at the end of this call. Without

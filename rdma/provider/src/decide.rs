@@ -62,7 +62,7 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
-/// The decision which provider serves a local address, and the reason for the decision.
+/// The decision about which provider serves a local address, and the reason for the decision.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) provider: Provider,

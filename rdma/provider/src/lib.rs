@@ -1,9 +1,9 @@
 //! Decides which provider serves a local address, and gives the reason for the decision.
 //!
-//! [`choose`] decides and gives the reason, but opens no device. If a verbs device cannot be opened, the embedded
-//! provider is never used instead. The provider that is chosen depends only on the RDMA devices of the machine, on
-//! whether rdma-core can be used, and on the choice of the user. [`Chosen::why`] and [`Opened::why`] contain the reason
-//! for the choice.
+//! [`choose`] decides and gives the reason, but opens no device. If the verbs provider was chosen and then fails to
+//! open the device, the embedded provider is not used instead. The provider that is chosen depends only on the RDMA
+//! devices of the machine, on whether rdma-core can be used, on the local address, and on the choice of the user.
+//! [`Chosen::why`] and [`Opened::why`] contain the reason for the choice.
 //!
 //! ```rust
 //! use naa_provider::{DeviceConfig, ProviderChoice, free_loopback, open};

@@ -98,8 +98,8 @@ impl Driver for Embedded {
     }
 
     fn post_recv(&self, qp: QpNum, wr: &RecvWr<'_>) -> Result<(), Error> {
-        // If the queue pair has failed, the receive completes at once. `notify_after` notifies the threads that wait
-        // for this completion.
+        // If the queue pair has failed, the receive completes at once. Because of `notify_after`, the threads that wait
+        // for this completion are notified afterwards.
         self.0.guard()?.notify_after().endpoint.post_recv(qp, wr)
     }
 

@@ -38,8 +38,8 @@ impl Notifiers {
         Ok(())
     }
 
-    /// Signals each armed eventfd if the completion queue or the channel that it stands for is ready. Then disarms the
-    /// eventfd.
+    /// Signals and disarms each armed eventfd whose completion queue or channel is ready. All other eventfds stay as
+    /// they are.
     pub(crate) fn notify(&mut self, ready: impl Fn(&WaitOn) -> bool) {
         for notifier in self.0.iter_mut().filter(|notifier| notifier.armed) {
             if ready(&notifier.on) {

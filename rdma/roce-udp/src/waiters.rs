@@ -134,7 +134,8 @@ impl Waiters {
     }
 
     /// Ends one wait on `on`. If a thread in `waiting` waits on `on`, the wait of this thread ends. Otherwise the call
-    /// is remembered until [`Self::take_interrupt`] is called for `on`. Several remembered calls end only one wait.
+    /// is remembered until [`Self::take_interrupt`] is called for `on`, or until [`Self::forget`] forgets the call.
+    /// Several remembered calls end only one wait.
     pub(crate) fn interrupt(&mut self, on: WaitOn) {
         if let Some(at) = self.waiting.iter().position(|w| w.on == on) {
             self.waiting.swap_remove(at).wake(INTERRUPTED);

@@ -26,8 +26,8 @@ counters! {
     sent_pkts,
     /// The number of packets that were received with a right ICRC.
     rcvd_pkts,
-    /// The number of request packets whose PSN is earlier than the expected PSN, because the request was executed
-    /// before.
+    /// The number of request packets whose PSN is earlier than the expected PSN. Such packets are regarded as
+    /// repetitions.
     duplicate_request,
     /// The number of request packets whose PSN is later than the expected PSN.
     out_of_seq_request,

@@ -56,7 +56,8 @@ pub struct Config {
     /// releases an event. A stalled worker that still acknowledges WRITEs gets one event each time the stall time has
     /// passed. Some workers release an event only when the next event comes, and would otherwise stay stalled.
     pub stall: Duration,
-    /// A worker counts as stalled if it has unacknowledged WRITEs and has acknowledged no WRITE for this time.
+    /// A worker counts as stalled if it has had unacknowledged WRITEs for at least this time, and has acknowledged no
+    /// WRITE during this time.
     pub silence: Duration,
     /// The maximum number of event traces in the trace buffer. The dispatcher rounds this number up to a power of two.
     pub max_traces: u32,

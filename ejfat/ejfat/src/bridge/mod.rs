@@ -142,8 +142,8 @@ impl Dispatcher {
     /// Fails with [`EventLossCause::TooLarge`] if the event is longer than the ring of every worker that may get the
     /// event.
     pub fn open(&mut self, now: Time, unix: u64, opened: Opened) -> Result<EventLocation, EventLossCause> {
-        // If an older event still has this event buffer, the reassembler evicted the older event without a call of
-        // `gave_up`. The older event is therefore given up here.
+        // If an older event still has this event buffer, the reassembler evicted the older event, but the caller did
+        // not call `gave_up` for it. The older event is therefore given up here.
         if let Some(before) = self.event(opened.id.slot()).map(|event| event.opened.id) {
             self.gave_up(before);
         }

@@ -141,7 +141,7 @@ impl<'a> Compiler<'a> {
 }
 
 /// Returns a mask in which only the lowest `bits` bits are set. `bits` is at most 14, because an epoch rule with more
-/// than 14 slot bits is refused.
+/// than 14 slot bits is refused, and a member rule with more than 14 port bits is refused, too.
 #[inline]
 pub(super) fn low_bits(bits: u8) -> u16 {
     (1 << bits) - 1

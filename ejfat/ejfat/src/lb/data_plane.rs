@@ -125,8 +125,9 @@ impl DataPlane {
     /// staged tables apply until the first tick of the next set. The load balancer's next tick is one above the highest
     /// tick that the load balancer remembers as routed. If no tick is remembered, the next tick is one above the
     /// highest of the ticks that [`DataPlane::age`] forgot last. The set that applies to the next tick decides where
-    /// the new tables begin. If this set has routed at least one packet and a tick is remembered as routed, the new
-    /// tables begin at the next tick. In all other cases, the new tables replace this set, and begin at its first tick.
+    /// the new tables begin. If the set that decides has routed at least one packet and a tick is remembered as routed,
+    /// the new tables begin at the next tick. In all other cases, the new tables replace the set that decides, and
+    /// begin at its first tick.
     ///
     /// # Errors
     /// Fails with [`StageError::BeyondHorizon`] if no tick is remembered as routed, but [`DataPlane::beyond`] reports

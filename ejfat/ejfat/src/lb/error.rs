@@ -35,7 +35,8 @@ pub enum RuleError {
         /// The length of the tick prefix in bits.
         length: u8,
     },
-    /// The number of slot bits of an epoch is above [`Epoch::MOST_BITS`].
+    /// An epoch has more than [`Epoch::MOST_BITS`] slot bits. The calendar of an epoch with n slot bits has
+    /// 2^n slots.
     #[error("{0} slot bits are too many for {table}; give 0 to {most}", table = Table::Calendar, most = Epoch::MOST_BITS)]
     SlotBits(u8),
     /// The number of a calendar slot is above [`Rule::MOST_SLOT`].

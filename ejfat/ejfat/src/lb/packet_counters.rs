@@ -31,7 +31,7 @@ pub(super) struct PacketCounters {
     /// from `traffic`, because no tables have a rule for this member any more. The key is the member id, and the counts
     /// of members with the same id on different load balancers are added up.
     forgotten: BTreeMap<u16, Traffic>,
-    /// The leaving members. A member is leaving if the tables for ticks above the highest routed tick have no rule for
+    /// The leaving members. A member is leaving if the tables for the ticks that are not routed yet have no rule for
     /// it.
     leaving: BTreeMap<(LbId, u16), Leaving>,
     now: Time,
@@ -83,9 +83,9 @@ impl PacketCounters {
         }
     }
 
-    /// Makes sure that each member of the new tables has counters, and returns the indexes of the members' counters.
-    /// Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have counters then. If the result is
-    /// `None`, the caller must call [`PacketCounters::all_places`].
+    /// Makes sure that each member for which the new tables have a rule has counters, and returns the indexes of the
+    /// members' counters. Returns `None` if more than [`PacketCounters::MOST_MEMBERS`] members have counters then. If
+    /// the result is `None`, the caller must call [`PacketCounters::all_places`].
     pub(super) fn places(&mut self, tables: &LbTables) -> Option<Places> {
         self.looked = None;
         tables.described().for_each(|key| self.add(key, Traffic::default()));
@@ -103,9 +103,9 @@ impl PacketCounters {
         self.looked = None;
     }
 
-    /// Makes sure that each member of the tables in `all` has counters, and returns the indexes of the members'
-    /// counters. The result has one element for each element of `all`. If more than [`PacketCounters::MOST_MEMBERS`]
-    /// members have counters, members that are in no tables lose their counters.
+    /// Makes sure that each member for which the tables in `all` have a rule has counters, and returns the indexes of
+    /// the members' counters. The result has one element for each element of `all`. If more than
+    /// [`PacketCounters::MOST_MEMBERS`] members have counters, members that are in no tables lose their counters.
     pub(super) fn all_places(&mut self, all: &[&Arc<LbTables>]) -> Vec<Places> {
         self.looked = None;
         let keys = || all.iter().flat_map(|tables| tables.described());

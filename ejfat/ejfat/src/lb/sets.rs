@@ -236,8 +236,8 @@ impl Sets {
     pub(super) fn absorb_beyond(&mut self, more: BeyondHorizon) {
         // The engine may have counted `more` with a lower horizon than `self.horizon`. The lowest and the
         // highest tick of `more` must be remembered as routed if they are not above `self.horizon`. `remember` does
-        // this, and must come first: `add_beyond` joins `more` with `self.beyond`, and keeps only the lowest and the
-        // highest tick of both.
+        // this. It must come before `add_beyond`, which stores only one lowest and one highest tick for `more` and
+        // `self.beyond` together.
         if let Some(more) = self.remember(more) {
             self.add_beyond(more);
         } else if let Some(beyond) = &mut self.beyond {

@@ -44,10 +44,11 @@ pub struct Config {
     pub max_event: u32,
     /// The maximum total size in bytes of all pages into which segments are copied. The reassembler adds
     /// up the pages of all segments. It does not know which pages an earlier segment has used, so a page with bytes of
-    /// two segments is counted twice. An event counts for at most the size of all its pages. If this memory is full,
-    /// the sender with the most memory loses its largest open event. The segment is dropped instead if it belongs to
-    /// this event, or if evicting this event would free too little memory. If more than half of the memory of all open
-    /// events belongs to senders that never completed an event, only these senders can lose an event.
+    /// two segments is counted twice. An event counts for at most the size of all its pages. If an arriving segment
+    /// finds no room, the sender with the most memory loses its largest open event. The arriving segment is dropped
+    /// instead if it belongs to this event, or if evicting this event would free too little memory. If more than half
+    /// of the memory of all open events belongs to senders that never completed an event, only these senders can lose
+    /// an event.
     pub memory: u64,
     /// The size of a page of `memory` in bytes, a power of two.
     pub page: u32,

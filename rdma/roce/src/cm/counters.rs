@@ -54,8 +54,8 @@ counters! {
     /// named.
     no_listener,
     /// The number of REQs that were rejected because a backlog or a table was full, or because their source network
-    /// already had too many half-open requests. A request is half-open until its connection is established. One source
-    /// network may have at most half of `CmConfig::max_half_open` half-open requests.
+    /// already had too many half-open requests. A request is half-open until its connection is established or the
+    /// request ends. One source network may have at most half of `CmConfig::max_half_open` half-open requests.
     no_room,
     /// The number of half-open requests that were removed to make room for a REQ from another source network.
     displaced,

@@ -130,7 +130,7 @@ impl Cm {
         if let Some(old) = self.table.by_remote_qp(&remote_qp(from, req.ca_guid, req.qpn)) {
             self.counters.rx_stale_req += 1;
             // The REQ names the peer's queue pair of the connection `old`. A peer uses this queue pair for another
-            // connection only after it has forgotten `old`.
+            // connection only after it has ended or forgotten `old`.
             self.drop_stale(now, old);
             return Err(RejectReason::STALE_CONNECTION);
         }

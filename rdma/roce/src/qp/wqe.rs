@@ -20,9 +20,9 @@ pub(crate) struct SgeRef {
 
 pub(crate) type SgeList = SmallVec<[SgeRef; 2]>;
 
-/// Calls `each` for each piece of memory that belongs to the bytes `offset..offset + len` of a message. The buffers
-/// `sges` together are the memory of the whole message. Returns false if the region of such a piece was deregistered,
-/// or if it does not permit the access `want` any more. Also returns false if the buffers end before `offset + len`.
+/// Calls `each` for each piece of memory that belongs to the bytes `offset..offset + len` of a message. The message
+/// lies in the buffers `sges`, in their order. Returns false if the region of such a piece was deregistered, or if it
+/// does not permit the access `want` any more. Also returns false if the buffers end before `offset + len`.
 pub(crate) fn pieces(
     sges: &[SgeRef],
     mut offset: u64,

@@ -26,7 +26,7 @@ fn open() -> Result<Library, String> {
     let path = named.unwrap_or_else(|| OsString::from(NAME));
     // SAFETY: loading runs the initialisers of rdma-core, which also run in every program that is linked to rdma-core.
     // The declarations in `bindings` are generated from the headers of rdma-core. The version number in `NAME`
-    // identifies the ABI of these headers, so the loaded functions have the declared types.
+    // identifies the ABI of these headers. A file that the user names in `VARIABLE` must have the same ABI.
     let library = unsafe { Library::new(&path) }.map_err(|error| {
         format!(
             "{} cannot be loaded ({error}); install rdma-core's libraries \
