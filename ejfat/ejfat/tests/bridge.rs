@@ -180,22 +180,25 @@ fn the_target_of_which_most_wait_makes_room() {
 
 #[test]
 fn small_events_do_not_starve_a_large_one() {
-    let mut bench = hold();
-    let worker = bench.worker(4, Filter::default(), DeliveryMode::Store);
-    let small = [(); 4].map(|()| bench.delivered(1, ANYBODY).1);
-    let (large, _) = bench.event(4, ANYBODY);
-    let (behind, _) = bench.event(1, ANYBODY);
-    for its in &small[..3] {
-        assert_eq!(bench.give_back(worker, its), []);
-        // The event `large` needs all four slots of the ring and waits for them, so a new event gets spill memory
-        // instead of slots in the ring.
-        assert_eq!(bench.open(1, ANYBODY).1, Ok(EventLocation::Spill));
+    // No worker has the member number 9, so any worker may get the second large event.
+    for target in [ANYBODY, EligibleWorkers::Member(9)] {
+        let mut bench = hold();
+        let worker = bench.worker(4, Filter::default(), DeliveryMode::Store);
+        let small = [(); 4].map(|()| bench.delivered(1, ANYBODY).1);
+        let (large, _) = bench.event(4, target);
+        let (behind, _) = bench.event(1, ANYBODY);
+        for its in &small[..3] {
+            assert_eq!(bench.give_back(worker, its), []);
+            // The event `large` needs all four slots of the ring and waits for them, so a new event gets spill memory
+            // instead of slots in the ring.
+            assert_eq!(bench.open(1, ANYBODY).1, Ok(EventLocation::Spill));
+        }
+        let actions = bench.give_back(worker, &small[3]);
+        assert_eq!(actions[0], DispatchAction::Move { id: large, length: 256, worker, offset: 0 });
+        let its = deliveries(&actions)[0].1;
+        assert_eq!(deliveries(&bench.give_back(worker, &its)).len(), 1);
+        assert!(bench.dispatcher.location(behind).is_none());
     }
-    let actions = bench.give_back(worker, &small[3]);
-    assert_eq!(actions[0], DispatchAction::Move { id: large, length: 256, worker, offset: 0 });
-    let its = deliveries(&actions)[0].1;
-    assert_eq!(deliveries(&bench.give_back(worker, &its)).len(), 1);
-    assert!(bench.dispatcher.location(behind).is_none());
 }
 
 #[test]
