@@ -18,8 +18,7 @@ pub fn default_rule(provider: &str) -> LayoutRule {
         // The numbers in this rule were not measured on a NIC. The packed layout saves WRITEs, but costs time for
         // copying the small parameters. A WRITE costs less on a NIC than with the embedded provider, so copying saves
         // time only for smaller parameters. Therefore `small` is less than in the rule of the embedded provider. The
-        // program can copy bytes while the NIC sends, so copying costs less time than with the embedded provider.
-        // Therefore `most` is more than in the rule of the embedded provider.
+        // program can copy bytes while the NIC sends, so `most` is more than in the rule of the embedded provider.
         "verbs" => LayoutRule { small: 4096, at_least: 2, most: 4 << 20, otherwise: Layout::Gathered },
         _ => LayoutRule { small: 64 << 10, at_least: 2, most: 1 << 20, otherwise: Layout::Gathered },
     }

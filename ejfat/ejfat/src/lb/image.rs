@@ -482,7 +482,7 @@ fn hash(lb: Option<LbId>, address: IpAddr) -> [u8; WAYS] {
 mod tests {
     use super::*;
 
-    /// The RTL computes the same hashes. These were computed apart from both programs.
+    /// The RTL computes the same hashes. A third program computed the expected values of this test.
     #[test]
     fn golden_hashes() {
         for (lb, address, golden) in [

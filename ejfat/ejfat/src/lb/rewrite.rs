@@ -84,8 +84,8 @@ fn write(packet: IpPacket, found: &RouteRef<'_>, bytes: &mut [u8]) -> usize {
             bytes[start..start + V6].copy_from_slice(&all);
         }
         _ => {
-            // IPv4 headers with options have no constant length, so they are not changed in a local array. They are
-            // moved inside `bytes` first, and changed there afterwards.
+            // IPv4 headers with options have no constant length, so no array has their size. They are moved inside `bytes`
+            // first, and changed there afterwards.
             bytes.copy_within(..headers, start);
             new.put_v4(&mut bytes[start..start + headers], packet.payload);
         }

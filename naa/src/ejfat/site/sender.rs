@@ -110,8 +110,9 @@ impl ControlPlane {
         let to = *preferred.context(no_data)?;
         let slot: Arc<Mutex<Option<AllowedSender>>> = Arc::default();
         let at_end = slot.clone();
-        // A signal ends the program without dropping anything, so the signal handler removes the addresses from the list. The handler
-        // waits for this lock, so a signal that comes while the addresses are being added removes them afterwards.
+        // A signal ends the program without dropping anything, so the signal handler removes the addresses from the
+        // list. The handler waits for this lock, so a signal that comes while the addresses are being added removes them
+        // afterwards.
         let mut opening = slot.lock().unwrap_or_else(PoisonError::into_inner);
         signals::on_terminate(move || {
             drop(at_end.lock().unwrap_or_else(PoisonError::into_inner).take());
