@@ -21,7 +21,8 @@ Examples:
   cargo xtask mutants --package mrsp --seed 7     100 others
   cargo xtask mutants --package roce --within rdma/roce/src/qp/completer.rs --count 1000
 
-A mutant that survives is printed. Mend the tests so that they find it, or give its reason in dev/mutants.txt.";
+A mutant that survives is printed. Mend the tests so that they find it, or give its reason in dev/mutants.txt.
+A reason that begins with \"equivalent\" says that the program does the same with it; such a mutant is not counted.";
 
 /// The least share of mutants that a crate's own tests must find, in percent.
 const LEAST_BY_OWN: usize = 75;

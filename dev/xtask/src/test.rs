@@ -1,12 +1,14 @@
 //! `test`: checks and tests in order, each with a limit, and a table at the end.
 
 mod companion;
+mod last_lines;
 mod processes;
 mod steps;
 
 use crate::{bindings, packages, repo, table};
 use anyhow::{Context, Result, bail, ensure};
 use companion::Companion;
+use last_lines::LastLines;
 use processes::{Ended, Processes};
 use std::{
     env,
@@ -55,7 +57,8 @@ enum Program {
 #[derive(Debug)]
 enum Outcome {
     Passed,
-    Failed(String),
+    /// Why, and the last lines that the step printed.
+    Failed(String, Vec<String>),
     Skipped(String),
     Interrupted,
 }
@@ -72,19 +75,23 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let processes = Processes::new()?;
     let start = Instant::now();
     let mut rows = vec![["step", "seconds", "result"].map(str::to_owned)];
+    let mut last_lines = Vec::new();
     let mut failed = 0;
     let mut interrupted = false;
     for (at, step) in steps.iter().enumerate() {
         println!("\n== {}: {}", step.name, step.protects);
         let begin = Instant::now();
         let outcome = perform(step, &steps[at + 1..], &xtask, &processes)
-            .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+            .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"), Vec::new()));
         let time = table::seconds(begin.elapsed());
         let (bad, result) = match outcome {
             Outcome::Passed => (false, "ok".to_owned()),
             Outcome::Skipped(why) if strict => (true, format!("FAILED: skipped: {why}")),
             Outcome::Skipped(why) => (false, format!("SKIPPED: {why}")),
-            Outcome::Failed(why) => (true, format!("FAILED: {why}")),
+            Outcome::Failed(why, lines) => {
+                last_lines.push((step.name, lines));
+                (true, format!("FAILED: {why}"))
+            }
             Outcome::Interrupted => {
                 interrupted = true;
                 (true, "interrupted".to_owned())
@@ -96,6 +103,9 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
         if interrupted {
             break;
         }
+    }
+    for (name, lines) in last_lines.iter().filter(|(_, lines)| !lines.is_empty()) {
+        println!("\n== the last lines of {name}, which failed:\n{}", lines.join("\n"));
     }
     println!();
     rows.push(["all".to_owned(), table::seconds(start.elapsed()), format!("{failed} failed")]);
@@ -169,13 +179,17 @@ fn perform(step: &Step, later: &[&Step], xtask: &Path, processes: &Processes) ->
         .envs(step.environment.iter().copied());
     let _ahead = Companion::start(step, later, xtask)
         .inspect_err(|why| println!("nothing is built ahead of later steps: {why:#}"));
-    Ok(match processes.run(&mut command, LIMIT)? {
+    let last_lines = LastLines::of(&mut command).context("cannot make a pipe")?;
+    let ended = processes.run(&mut command, LIMIT)?;
+    drop(command);
+    let last_lines = last_lines.end();
+    Ok(match ended {
         Ended::By(status) => match status.code() {
             Some(0) => Outcome::Passed,
             Some(code) if code == i32::from(bindings::SKIPPED) => Outcome::Skipped("see above".to_owned()),
-            _ => Outcome::Failed(status.to_string()),
+            _ => Outcome::Failed(status.to_string(), last_lines),
         },
-        Ended::Late => Outcome::Failed(format!("it took more than {} s", LIMIT.as_secs())),
+        Ended::Late => Outcome::Failed(format!("it took more than {} s", LIMIT.as_secs()), last_lines),
         Ended::Interrupted => Outcome::Interrupted,
     })
 }

@@ -126,6 +126,10 @@ fn suite(args: &Args) -> Result<bool, String> {
             line += &format!(", {number} {what}");
         }
     }
+    // The table is long, so what failed is repeated at its end.
+    for outcome in ran.outcomes.iter().filter(|outcome| outcome.failed()) {
+        println!("{}", outcome.line());
+    }
     println!("{line}");
     Ok(failed == 0)
 }

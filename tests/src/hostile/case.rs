@@ -245,6 +245,12 @@ impl Outcome {
         !self.skipped() && self.not_applicable().is_none()
     }
 
+    /// The case and its result in one line.
+    pub fn line(&self) -> String {
+        let Case { group, name, .. } = self.case;
+        format!("IPv{} {group} / {name}: {}", self.family.number(), self.result())
+    }
+
     /// The result in words.
     pub fn result(&self) -> String {
         match self.why.as_slice() {

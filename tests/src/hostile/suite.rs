@@ -188,10 +188,7 @@ fn against_server(
 /// The last of those so far.
 fn report_last(outcomes: &[Outcome], of: usize) {
     let (n, Some(outcome)) = (outcomes.len(), outcomes.last()) else { return };
-    let (verdict, seconds) = (outcome.result(), outcome.took.as_secs_f64());
-    let Case { group, name, .. } = outcome.case;
-    let ip = outcome.family.number();
-    eprintln!("[{n}/{of}] IPv{ip} {group} / {name}: {verdict} ({seconds:.1} s)");
+    eprintln!("[{n}/{of}] {} ({:.1} s)", outcome.line(), outcome.took.as_secs_f64());
 }
 
 fn set(mut addresses: Addresses, options: &RunConfig) -> Result<Environment, String> {
@@ -223,6 +220,8 @@ fn perform(case: &Case, bound: Duration, mut observe: impl FnMut() -> Outcome) -
         let unlucky = outcome.observation.own.as_ref().is_some_and(|own| own.lost > 0) && outcome.failed();
         let attempts = if outcome.quiet.is_some() { ATTEMPTS_TO_COMPARE } else { ATTEMPTS };
         if (late.is_some() && !outcome.failed() || unlucky) && attempt < attempts {
+            let why = late.unwrap_or_else(|| outcome.result());
+            eprintln!("attempt {attempt} of {attempts} at {} / {}: {why}", case.group, case.name);
             thread::sleep(PAUSE * attempt);
             attempt += 1;
             continue;
