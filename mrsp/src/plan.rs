@@ -97,7 +97,7 @@ pub enum PartError {
     /// The list of parts is longer than the list of parameters.
     #[error("lengths of {given} parameters were given, but there are {params}")]
     TooMany {
-        /// The number of elements in the list of parts.
+        /// The number of parts that the caller gave, each for one parameter.
         given: usize,
         /// The number of parameters of the session.
         params: usize,

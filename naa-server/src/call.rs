@@ -274,8 +274,8 @@ impl ScratchQuota<'_> {
     /// many bytes. To check if there is room, `reserve_for_library` maps memory and unmaps it again.
     ///
     /// # Errors
-    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the check finds too little room in
-    /// the address space.
+    /// Fails with [`CallFailure::OverLimit`] if the quota would be exceeded, or if the address space has no room for
+    /// twice as many bytes.
     pub fn reserve_for_library(self, bytes: usize) -> Result<Option<Reservation>, CallFailure> {
         let reservation = self.reserve(bytes as u64)?;
         if bytes >= LEAST_PROBED {

@@ -86,7 +86,7 @@ pub enum ImageError {
     /// The load balancers together need more entries in a table than hardware has.
     #[error("all load balancers together have {count} {what}, and hardware takes {limit}; remove some, or wait until old tables are out of use", what = table.name())]
     Full {
-        /// The table that has too few entries.
+        /// The table of the hardware that has no room for all entries.
         table: ImageTable,
         /// The number of addresses, ranges of ticks, epochs, slots or members that the load balancers need together.
         /// The real number may be higher, because counting stops above the limit.

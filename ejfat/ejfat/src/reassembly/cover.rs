@@ -13,7 +13,7 @@
 //! length, and not end at the end of the event.
 //!
 //! The bitmap is used from the time when a new interval does not fit into the full list. Intervals that begin and end
-//! at borders of cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the rest
+//! at the borders of such cells are then moved to the bitmap. If the bitmap needs another block and no block is free, the rest
 //! of these intervals stays in the list. Once the bitmap is used, a segment that fills exactly one cell is recorded in
 //! the bitmap. There are two exceptions. If the segment is adjacent to an interval, it becomes part of this interval.
 //! If the bitmap needs another block and no block is free, the segment becomes a new interval in the list.

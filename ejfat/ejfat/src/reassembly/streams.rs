@@ -96,8 +96,8 @@ impl Stream {
         self.stats.seen += 1;
         let window = self.base.max(self.stats.highest.saturating_sub(WINDOW - 1));
         let back = window.saturating_sub(event);
-        // An event number that is below the window and also less than `BEFORE_FIRST` shows that a restarted sender
-        // counts from 0 again.
+        // An event number that is below the stream's window of event numbers and also less than `BEFORE_FIRST` shows
+        // that a restarted sender counts from 0 again.
         if event.saturating_sub(self.stats.highest) > AHEAD || back > BACK || back > 0 && event < BEFORE_FIRST
         {
             self.stats.missing += self.gaps();

@@ -59,7 +59,7 @@ fn stripe(len: usize) -> (usize, usize) {
     ((STRIPE / len).max(LINE), len.next_multiple_of(LINE) + LINE)
 }
 
-/// Returns the length of the buffer for stripes, counted in complex numbers.
+/// Returns the length of the buffer for one stripe (a group of whole columns or rows), counted in complex numbers.
 fn buffer(factors: [usize; 2]) -> usize {
     factors.map(stripe).into_iter().map(|(count, pitch)| count * pitch).fold(0, usize::max)
 }
@@ -214,7 +214,7 @@ impl Staged {
         Ok(())
     }
 
-    /// Splits `work` into the buffer for stripes and the scratch memory of rustfft.
+    /// Splits `work` into the buffer for one stripe of columns or rows and the scratch memory of rustfft.
     fn split<'w>(&self, work: &'w mut [Complex64]) -> (&'w mut [Complex64], &'w mut [Complex64]) {
         work.split_at_mut(buffer([self.column, self.row]))
     }

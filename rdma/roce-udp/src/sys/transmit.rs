@@ -128,8 +128,8 @@ impl SendBatch {
 
     /// Begins a datagram of `len` bytes; returns `None` if the batch must be flushed first.
     ///
-    /// The method also returns `None` if the memory for copied pieces has fewer than `len` bytes left, because the
-    /// caller can copy the whole datagram into this memory.
+    /// A caller may copy all bytes of the datagram into the batch's memory for copied pieces. If this memory has fewer
+    /// than `len` bytes left, the batch must be flushed first, too.
     pub fn segment(&mut self, to: SocketAddr, len: usize) -> Option<DatagramBuilder<'_>> {
         let room = self.segments.len() < self.segments.capacity()
             && self.pieces.capacity() - self.pieces.len() >= MAX_PIECES
@@ -284,8 +284,9 @@ impl SendBatch {
             count += 1;
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: each of the first `count` headers points to a live address, to a live control block or null, and to
-        // pieces. Each piece is readable, because the batch owns it or the caller of `gather` keeps it readable.
+        // SAFETY: each of the first `count` headers points to a live address, and to a live control block or null. Each
+        // header also points to the live array of its `iovec` entries. The bytes of each entry are readable, because
+        // the batch owns them or the caller of `gather` keeps them readable.
         let sent = check(unsafe {
             libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as _, flags as _)
         })?;
