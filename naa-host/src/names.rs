@@ -23,8 +23,8 @@ pub fn addresses_of(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 /// address after the other, and closes each trial connection at once. The first address that accepts a trial connection
 /// is used.
 ///
-/// The accelerator counts and logs each of these trial connections as a session. The accelerator notices the end of a trial
-/// connection only some time after this function has closed it. Until then, an accelerator with room for only one
+/// The accelerator counts and logs each of these trial connections as a session. The accelerator notices the end of a
+/// trial connection only some time after this function has closed it. Until then, an accelerator with room for only one
 /// session can refuse the program's next connection. The time limit of all trial connections together is the
 /// `setup_timeout` of `config`. A session that the program connects afterwards has the whole `setup_timeout` again.
 ///

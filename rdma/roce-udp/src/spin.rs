@@ -72,9 +72,10 @@ impl Spinner {
 }
 
 impl CpuContention {
-    /// If a yield takes longer than this time, another thread has had the core. A yield takes about a microsecond if no
-    /// other thread gets the core.
-    const LONG_YIELD: Duration = Duration::from_micros(25);
+    /// If a yield takes longer than this time, a busy thread has had the core. A yield takes about a microsecond if no
+    /// other thread gets the core. The progress thread and other threads that soon sleep again take up to a tenth of a
+    /// millisecond, and a busy thread takes some milliseconds.
+    const LONG_YIELD: Duration = Duration::from_micros(400);
     /// The time for which adaptive waits do not spin after contention was found for the first time.
     const FIRST: Duration = Duration::from_millis(20);
     /// The longest time for which adaptive waits do not spin after contention was found.
@@ -149,7 +150,10 @@ mod tests {
         let (mut now, mut contention) = (Instant::now(), CpuContention::default());
         contention.yielded(now, now + STEP);
         assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
-        contention.yielded(now - 30 * STEP, now);
+        // A thread that soon sleeps again, as the progress thread does, is no contention.
+        contention.yielded(now - 100 * STEP, now);
+        assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
+        contention.yielded(now - CpuContention::LONG_YIELD - STEP, now);
         assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 0);
         now += CpuContention::FIRST;
         assert_eq!(idle_turns(&mut Spinner::new(WaitMode::Adaptive, now), &mut now, &contention), 49);
