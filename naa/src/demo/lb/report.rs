@@ -255,10 +255,11 @@ fn check(
     let last = seconds.len() as u64;
     let fast = at("fast").unwrap_or_default();
     if let Some(slow) = at("slow") {
-        // The share is that of the last two whole seconds before it drained: by then its speed is known.
+        // The share is that of the last whole second before it drained, because by then its speed is known also on a busy
+        // machine.
         let until = sent.iter().filter(|of| of.worker == Some(slow)).map(|of| second(of.tick)).max();
         let until = until.unwrap_or(0);
-        let range = until.saturating_sub(2)..until;
+        let range = until.saturating_sub(1)..until;
         let (its, of_fast) = (part(seconds, range.clone(), slow), part(seconds, range, fast));
         let capacity = 1.0 / (team.workers[slow].each.as_secs_f64() * team.rate);
         let value = format!(
