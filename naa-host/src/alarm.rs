@@ -4,6 +4,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,7 @@ use crate::clock::timespec;
 
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    both: OwnedFd,
+    both: Arc<OwnedFd>,
     clock: OwnedFd,
     /// The device's file descriptor, which must stay open as long as the epoll descriptor `both` watches it.
     _device: OwnedFd,
@@ -24,13 +25,19 @@ pub(crate) struct Alarm {
 
 impl Alarm {
     pub(crate) fn new(device: OwnedFd) -> io::Result<Self> {
-        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let both = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let clock = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         for (fd, name) in [(device.as_fd(), 0), (clock.as_fd(), 1)] {
             epoll::add(&both, fd, epoll::EventData::new_u64(name), epoll::EventFlags::IN)?;
         }
         Ok(Self { both, clock, _device: device })
+    }
+
+    /// Returns a reference that keeps the file descriptor open.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn shared(&self) -> Arc<OwnedFd> {
+        self.both.clone()
     }
 
     /// Sets the timer, so that the file descriptor becomes readable at the time `at` at the latest. If `at` is `None`,

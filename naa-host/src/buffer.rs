@@ -17,9 +17,12 @@
 //! to the memory while the slices exist.
 #![allow(unsafe_code)]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use mrsp::RegionFlags;
@@ -42,14 +45,20 @@ use crate::{Error, Session};
 /// device of the verbs provider keeps the registration of an output's memory after the session. The accelerator of a
 /// later session can write to the memory of an earlier session's output if the accelerator guesses the RKey of the
 /// memory. The bytes of a buffer in reach can only be copied, not borrowed as a slice.
+///
+/// The type parameter `T` is the type of the buffer's values. Sessions take and return buffers of bytes, `Buffer<u8>`,
+/// which is also what `Buffer` alone means. [`zeroed`](Self::zeroed) and [`of`](Self::of) make
+/// buffers of numbers. [`into_bytes`](Self::into_bytes) and [`cast`](Buffer::cast) change the type of a buffer without
+/// a copy.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct Buffer<T = u8> {
     /// The memory of the buffer. Memory that [`Buffer::new`] allocated belongs to this buffer alone. After a session,
     /// the device can still have a registration of it. Memory that was given to [`Buffer::from_memory`] may also be
     /// used by the program and by other buffers.
     memory: Memory,
     /// True if accelerators may be able to write to the memory at any time.
     in_reach: bool,
+    values: PhantomData<T>,
 }
 
 impl Buffer {
@@ -58,7 +67,7 @@ impl Buffer {
     /// # Errors
     /// Fails with [`Error::Memory`] if the memory cannot be allocated.
     pub fn new(len: usize) -> Result<Self, Error> {
-        Ok(Self { memory: region::alloc(len).map_err(Error::Memory)?, in_reach: false })
+        Ok(Self { memory: region::alloc(len).map_err(Error::Memory)?, in_reach: false, values: PhantomData })
     }
 
     /// Makes a buffer of memory that the program allocated, without copying the memory. A device that keeps
@@ -75,7 +84,7 @@ impl Buffer {
     /// access, accelerators keep write access to all memory that a session used for an output. This is so even if the
     /// session used the memory through another buffer.
     pub unsafe fn from_memory(memory: Memory) -> Self {
-        Self { memory, in_reach: false }
+        Self { memory, in_reach: false, values: PhantomData }
     }
 
     /// Returns the length of the buffer in bytes.
@@ -93,12 +102,7 @@ impl Buffer {
     /// # Errors
     /// Fails with [`Error::InReach`] if an accelerator may still be able to write to the buffer.
     pub fn as_slice(&self) -> Result<&[u8], Error> {
-        check_out_of_reach(self.in_reach)?;
-        // SAFETY: the memory belongs to this buffer alone, as `new`, `into_buffer` and the contract of `from_memory`
-        // ensure. No session has the memory, since a session takes a buffer by value, and destroys its queue pair
-        // before it returns the buffer. Peers have no access to the memory: either the memory was never registered for
-        // remote access, or the device has revoked the access.
-        Ok(unsafe { self.memory.as_slice() })
+        self.bytes()
     }
 
     /// Returns the bytes of the buffer as a mutable slice, without a copy.
@@ -106,10 +110,7 @@ impl Buffer {
     /// # Errors
     /// Fails with [`Error::InReach`] if an accelerator may still be able to write to the buffer.
     pub fn as_mut_slice(&mut self) -> Result<&mut [u8], Error> {
-        check_out_of_reach(self.in_reach)?;
-        // SAFETY: nobody else has access to the memory, for the reasons given in `as_slice`, and `&mut self` excludes
-        // other slices of the memory.
-        Ok(unsafe { self.memory.as_mut_slice() })
+        self.bytes_mut()
     }
 
     /// Fills `out` with the bytes of the buffer from `offset` on.
@@ -131,6 +132,45 @@ impl Buffer {
     /// Returns a copy of the buffer's bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.memory.to_vec(0, self.len())
+    }
+}
+
+/// The methods of a buffer with values of any type, which see only the bytes of the values.
+impl<T> Buffer<T> {
+    /// Returns the bytes of the buffer as a slice. Fails with [`Error::InReach`] if an accelerator may still be able to
+    /// write to the buffer.
+    pub(crate) fn bytes(&self) -> Result<&[u8], Error> {
+        check_out_of_reach(self.in_reach)?;
+        // SAFETY: the memory belongs to this buffer alone, as `new`, `into_buffer` and the contract of `from_memory`
+        // ensure. No session has the memory, since a session takes a buffer by value, and destroys its queue pair
+        // before it returns the buffer. Peers have no access to the memory: either the memory was never registered for
+        // remote access, or the device has revoked the access.
+        Ok(unsafe { self.memory.as_slice() })
+    }
+
+    /// Returns the bytes of the buffer as a mutable slice. Fails with the same error as [`bytes`](Self::bytes).
+    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
+        check_out_of_reach(self.in_reach)?;
+        // SAFETY: nobody else has access to the memory, for the reasons given in `bytes`, and `&mut self` excludes
+        // other slices of the memory.
+        Ok(unsafe { self.memory.as_mut_slice() })
+    }
+}
+
+impl<T> Buffer<T> {
+    /// Returns a copy of the buffer's bytes.
+    pub(crate) fn copy_of_bytes(&self) -> Vec<u8> {
+        self.memory.to_vec(0, self.memory.len())
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Returns the same memory as a buffer of another type. The caller must check that the length fits.
+    pub(crate) fn retyped<U>(self) -> Buffer<U> {
+        Buffer { memory: self.memory, in_reach: self.in_reach, values: PhantomData }
     }
 }
 
@@ -285,7 +325,7 @@ impl HostRegion {
 
     /// Returns the memory of the region as a buffer, or `None` if the region is lent to a call.
     pub(crate) fn into_buffer(self) -> Option<Buffer> {
-        (!self.lent).then_some(Buffer { memory: self.memory, in_reach: self.in_reach })
+        (!self.lent).then_some(Buffer { memory: self.memory, in_reach: self.in_reach, values: PhantomData })
     }
 
     /// Lends the region to a call. While the region is lent, the device may read it, and the accelerator may write to

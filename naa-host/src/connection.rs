@@ -124,6 +124,9 @@ pub(crate) struct HostConnection {
     gone: Option<Gone>,
     /// True if the host has already waited for the CM event that explains why work requests were flushed.
     waited: bool,
+    /// The end of the time in which the CM event may come that explains why work requests were flushed, for a program that
+    /// waits in its own event loop.
+    grace: Option<Instant>,
     generation: u64,
     pub(crate) clock: Clock,
     /// Says when the next liveness probe of the accelerator is due. If a probe is not answered, the device completes
@@ -180,6 +183,7 @@ impl HostConnection {
             id: None,
             gone: None,
             waited: false,
+            grace: None,
             generation: 0,
             clock: Clock::new(),
             liveness: Liveness::new(probe_interval, None, Instant::now()),
@@ -204,6 +208,7 @@ impl HostConnection {
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
+        self.grace = None;
         self.generation += 1;
         Ok(())
     }
@@ -311,6 +316,15 @@ impl HostConnection {
                 }
                 Some(CmEvent::Unreachable { why, .. }) => return Err(self.unreachable(why)),
                 Some(_) => {}
+                // A program that waits in its own event loop must not be blocked here. The file descriptor becomes readable
+                // at the end of `grace`.
+                None if self.gone == Some(FLUSHED) && !self.waited && self.alarm.is_some() => {
+                    let now = Instant::now();
+                    if now < *self.grace.get_or_insert(now + GRACE) {
+                        return Ok(None);
+                    }
+                    self.waited = true;
+                }
                 None if self.gone == Some(FLUSHED) && !self.waited => {
                     self.waited = true;
                     let on = WaitOn { cq: None, channel: Some(self.channel.id()) };
@@ -383,6 +397,16 @@ impl HostConnection {
 
     /// Returns the file descriptor for event loops, and makes the file descriptor if the connection has none.
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        self.alarm().map(Alarm::as_fd)
+    }
+
+    /// Returns the same file descriptor as [`descriptor`](Self::descriptor), and keeps it open beyond the connection.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn shared_descriptor(&mut self) -> Result<Arc<std::os::fd::OwnedFd>, Error> {
+        self.alarm().map(Alarm::shared)
+    }
+
+    fn alarm(&mut self) -> Result<&Alarm, Error> {
         let alarm = match self.alarm.take() {
             Some(alarm) => alarm,
             None => {
@@ -394,8 +418,7 @@ impl HostConnection {
                 alarm
             }
         };
-        let alarm: &Alarm = self.alarm.insert(alarm);
-        Ok(alarm.as_fd())
+        Ok(self.alarm.insert(alarm))
     }
 
     /// Makes `self.clock` read the exact time at the next use of the clock, if the connection has a file descriptor for
@@ -412,7 +435,8 @@ impl HostConnection {
     /// the connection has no file descriptor for event loops, the method does nothing and returns true.
     pub(crate) fn arm(&self, until: Option<Instant>) -> Result<bool, Error> {
         let Some(alarm) = &self.alarm else { return Ok(true) };
-        set(alarm, until)?;
+        let grace = self.grace.filter(|_| !self.waited);
+        set(alarm, until.into_iter().chain(grace).min())?;
         Ok(self.device.context().arm(self.on())?)
     }
 

@@ -41,6 +41,10 @@ fn opened() -> MutexGuard<'static, BTreeMap<Key, Weak<Inner>>> {
 #[derive(Clone)]
 pub struct Device(Arc<Inner>);
 
+/// The last reference to a device.
+#[cfg(feature = "tokio")]
+pub(crate) struct LastReference(#[expect(dead_code, reason = "it is only dropped")] Inner);
+
 struct Inner {
     context: Context,
     why: String,
@@ -168,6 +172,13 @@ impl Device {
     /// Returns true if `self` and `other` are the same device.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns the device itself if `self` is its last reference. When the result is dropped, the device is closed, which
+    /// may take 300 ms. If several references are given up at the same time by this method, exactly one is the last.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn into_last(self) -> Option<LastReference> {
+        Arc::into_inner(self.0).map(LastReference)
     }
 
     pub(crate) fn context(&self) -> &Context {

@@ -99,6 +99,15 @@ pub enum Error {
         /// The tried addresses in order, each with the error of its attempt.
         tried: Vec<(SocketAddr, Self)>,
     },
+    /// No accelerator of a pool could be reached for a while.
+    #[error("no accelerator of the pool can be reached: {}", each(tried))]
+    NoAcceleratorReached {
+        /// The accelerators in the order of the pool, each with its last error.
+        tried: Vec<(SocketAddr, std::sync::Arc<Self>)>,
+    },
+    /// A pool was to be made without accelerators.
+    #[error("a pool needs at least one accelerator; give the address of one")]
+    NoAccelerators,
     /// The accelerator did not answer the region request before the session's setup time-out.
     #[error("{peer} did not answer the request for regions within {limit:?}; see its load and its log")]
     SetupTimedOut {
@@ -222,6 +231,25 @@ pub enum Error {
          `bytes`, `read` or `to_vec`, change it with `write`, or promise what `lease_trusting_the_accelerator` asks for"
     )]
     InReach,
+    /// The program asked for values of a type whose size does not divide the length of the memory.
+    #[error(
+        "{len} bytes are no whole number of values of {size} bytes; choose another type or another length"
+    )]
+    NotWhole {
+        /// The length of the memory in bytes.
+        len: usize,
+        /// The size of a value in bytes.
+        size: usize,
+    },
+    /// The program asked for a slice of values in memory that does not begin at a multiple of the type's alignment.
+    #[error(
+        "the memory does not begin at a multiple of {alignment} bytes, as a slice of these values must; copy it with \
+         `values`, `bytes` or `to_vec`"
+    )]
+    Unaligned {
+        /// The alignment of the type in bytes.
+        alignment: usize,
+    },
     /// The program waited for a response, but no call was running.
     #[error("no call is under way; invoke one first")]
     NoCall,
@@ -304,6 +332,9 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::PeerGone { why: Gone::Silent, .. } => Party::Network,
             Self::NoneReached { tried, .. } => tried.last().map_or(Party::Network, |(_, last)| last.party()),
+            Self::NoAcceleratorReached { tried } => {
+                tried.last().map_or(Party::Network, |(_, last)| last.party())
+            }
             Self::ConnectionRefused { .. }
             | Self::SetupTimedOut { .. }
             | Self::AnswerTimedOut { .. }
@@ -327,6 +358,9 @@ impl Error {
             | Self::Call(_)
             | Self::InCall
             | Self::InReach
+            | Self::NoAccelerators
+            | Self::NotWhole { .. }
+            | Self::Unaligned { .. }
             | Self::NoCall
             | Self::NoSuchParam { .. }
             | Self::NotInput { .. }
@@ -350,9 +384,9 @@ impl Error {
 
 /// Returns the errors of all addresses as one text. The errors are numbered, and the text of each error begins with the
 /// address that was tried.
-fn each(tried: &[(SocketAddr, Error)]) -> String {
+fn each(tried: &[(SocketAddr, impl std::borrow::Borrow<Error>)]) -> String {
     let texts = tried.iter().zip(1..).map(|((address, error), number)| {
-        let (address, error) = (address.to_string(), error.to_string());
+        let (address, error) = (address.to_string(), error.borrow().to_string());
         if error.starts_with(&address) {
             format!("({number}) {error}")
         } else {

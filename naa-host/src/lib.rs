@@ -22,6 +22,7 @@
 //! | the first of several calls to end | [`wait_any`] |
 //! | a call after which the accelerator goes on sending | [`StreamingCall`], [`Writer`] |
 //! | setting a session up without waiting | [`SessionSetup`] |
+//! | calls that are awaited on tokio (feature `tokio`) | `asynchronous` |
 //! | functions 16 to 63 with their argument and status blocks | [`builtin`] |
 //! | what an accelerator offers | [`functions`] |
 //! | how many calls ended without the function's result | [`calls_cut`] |
@@ -39,6 +40,8 @@
 mod alarm;
 mod any;
 mod arrange;
+#[cfg(feature = "tokio")]
+pub mod asynchronous;
 mod buffer;
 pub mod builtin;
 mod catalogue;
@@ -53,6 +56,8 @@ mod log;
 mod names;
 mod overdue;
 mod param;
+#[cfg(feature = "tokio")]
+mod pool;
 mod post;
 #[cfg(test)]
 mod reach;
@@ -61,6 +66,7 @@ mod session;
 mod setup;
 mod spec;
 mod streaming_call;
+mod typed;
 mod writer;
 
 pub use any::{Any, wait_any};
@@ -77,6 +83,8 @@ pub use error::{Error, Gone, Party};
 pub use log::{LOG_VARIABLE, log_filter};
 pub use names::{addresses_of, find, try_each};
 pub use param::Param;
+#[cfg(feature = "tokio")]
+pub use pool::{Accelerators, PooledSession};
 pub use session::{CallOutcome, Session};
 pub use setup::{SessionSetup, SetupStage};
 pub use spec::{Claim, DEFAULT_PORT, SPEC_VARIABLE, Spec, SpecEntry, SpecError};

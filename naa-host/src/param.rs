@@ -74,6 +74,12 @@ impl<'a> Param<'a> {
         self
     }
 
+    /// Returns the same parameter without its initial content.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn without_content(&self) -> Param<'static> {
+        Param { flags: self.flags, len: self.len, content: &[], address: self.address }
+    }
+
     pub(crate) fn is_internal(&self) -> bool {
         self.flags.contains(RegionFlags::INTERNAL)
     }

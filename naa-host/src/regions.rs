@@ -62,8 +62,13 @@ impl HostRegions {
         Self { params: regions, staging: staging(pd, params, placed)? }.filled(params)
     }
 
-    /// Fills the parameters with their initial content.
     fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
+        self.fill(params)?;
+        Ok(self)
+    }
+
+    /// Fills the parameters with their initial content.
+    pub(crate) fn fill(&mut self, params: &[&Param<'_>]) -> Result<(), Error> {
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
             if len > region.len() {
@@ -75,7 +80,7 @@ impl HostRegions {
                 region.write(0, param.content)?;
             }
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Changes the regions to the symmetric layout, for an accelerator that does not support the chosen layout:

@@ -1,6 +1,8 @@
 //! A session: regions that host and accelerator agreed on, and calls that work on these regions.
 
 mod params;
+#[cfg(feature = "tokio")]
+mod pooled;
 
 use std::{
     net::SocketAddr,
@@ -114,9 +116,13 @@ pub struct Session {
     plan: CallPlan,
     parts: Vec<Option<Part>>,
     running: Option<Running>,
+    /// The number of calls that were posted.
+    posted: u64,
     /// The error that ended the session, or `None` if no error has ended the session. The [`Party`] is the
     /// one that has to remove the cause of the error. The `String` is the text of the error.
     over: Option<(Party, String)>,
+    /// True if the session is over because the accelerator is gone.
+    is_peer_gone: bool,
     layout: Layout,
     wait: WaitMode,
     limits: CallTimes,
@@ -196,7 +202,9 @@ impl Session {
             plan,
             parts: vec![None; regions.params().len()],
             running: None,
+            posted: 0,
             over: None,
+            is_peer_gone: false,
             layout: placed.map_or(Layout::Symmetric, |placed| placed.layout),
             wait: config.wait,
             limits,
@@ -238,6 +246,7 @@ impl Session {
         self.connection.liveness.expect(None);
         let overdue = Overdue::new(self.limits, now);
         self.running = Some(Running { function, written: false, answer: None, overdue });
+        self.posted += 1;
         let posted =
             self.regions.lend().map_err(Error::Device).and_then(|()| {
                 post::post(&mut self.connection, &self.regions, &self.plan, &mut self.elements)
@@ -577,6 +586,7 @@ impl Session {
         {
             cut::cut(self.connection.peer, function, &error);
         }
+        self.is_peer_gone |= matches!(error, Error::PeerGone { .. });
         self.over.get_or_insert_with(|| (error.party(), error.to_string()));
         self.machine.fail();
         self.running = None;

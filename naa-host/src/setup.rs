@@ -229,6 +229,38 @@ impl SessionSetup {
         Ok(())
     }
 
+    /// Fills the parameters with their initial content, after [`prepare`](Self::prepare) was called with parameters of
+    /// the same sizes.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn fill(&mut self, params: &[Param<'_>]) -> Result<(), Error> {
+        let Some(terms) = &mut self.terms else { return Ok(()) };
+        terms.regions.fill(&params.iter().filter(|param| !param.is_internal()).collect::<Vec<_>>())
+    }
+
+    /// Returns the file descriptor with which an event loop waits for the setup. It stays the same in the session that
+    /// [`into_session`](Self::into_session) returns.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn descriptor(&mut self) -> Result<std::sync::Arc<std::os::fd::OwnedFd>, Error> {
+        self.connection.shared_descriptor()
+    }
+
+    /// Returns `Some` if the setup has reached `stage`, else arms the file descriptor, which becomes readable at
+    /// `deadline` at the latest.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn test(&mut self, stage: SetupStage, deadline: Instant) -> Result<Option<()>, Error> {
+        loop {
+            if self.step()? >= stage {
+                return Ok(Some(()));
+            }
+            if Instant::now() >= deadline {
+                return Err(self.late());
+            }
+            if self.connection.arm(Some(deadline))? {
+                return Ok(None);
+            }
+        }
+    }
+
     /// Sends the accelerator a request for the regions that were prepared. If the accelerator does not support the
     /// chosen layout, one region for each parameter is requested. Returns true if the request was sent, that is, if the
     /// stage was Connected and regions were prepared.

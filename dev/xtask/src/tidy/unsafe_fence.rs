@@ -10,6 +10,7 @@ const ALLOWED: &[&str] = &[
     "rdma/roce-udp/src/sys/",
     "rdma/roce-udp/tests/",
     "rdma/verbs-ibv/src/sys/",
+    "naa-host/src/asynchronous/readiness.rs",
     "naa-host/src/buffer.rs",
     "ejfat-bridge/src/buffers.rs",
     "ejfat-bridge/src/word.rs",
