@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use mrsp::{FunctionCode, catalogue};
 use naa_kernels::Kernel;
 
-use crate::call::{Call, CallFailure};
+use crate::{
+    call::{Call, CallFailure},
+    tasks::AsyncFunction,
+};
 
 /// The description of a function in the catalogue.
 pub use mrsp::catalogue::FunctionInfo;
@@ -51,6 +54,8 @@ pub enum Handler {
     Function(Arc<dyn Function>),
     /// This kernel runs in the process of the session.
     Kernel(Arc<Kernel>),
+    /// This function runs as a task on a runtime of the application.
+    Async(Arc<AsyncFunction>),
     /// The call is a subscription. The server calls
     /// [`LoopService::subscribe`](crate::loop_service::LoopService::subscribe) of its loop service. The value is the
     /// description of the function in the catalogue.
@@ -63,6 +68,7 @@ impl Handler {
         match self {
             Self::Function(function) => function.info(),
             Self::Kernel(kernel) => kernel.function(),
+            Self::Async(function) => function.info(),
             Self::Subscription(info) => info,
         }
     }
@@ -77,6 +83,12 @@ impl<F: Function> From<F> for Handler {
 impl From<Arc<dyn Function>> for Handler {
     fn from(function: Arc<dyn Function>) -> Self {
         Self::Function(function)
+    }
+}
+
+impl From<AsyncFunction> for Handler {
+    fn from(function: AsyncFunction) -> Self {
+        Self::Async(Arc::new(function))
     }
 }
 

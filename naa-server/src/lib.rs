@@ -60,6 +60,7 @@ mod priority;
 mod regions;
 mod server;
 pub mod session;
+pub mod tasks;
 
 pub use config::{Config, DEFAULT_PORT, default_memory};
 pub use naa_provider::ProviderChoice;

@@ -69,6 +69,12 @@ pub enum PoolRefusal {
     /// The source network has [`PoolConfig::per_peer`] calls already.
     #[error("your address has as many calls as one may; wait for some, or raise the server's limit per peer")]
     Peer,
+    /// As many calls of an async function run as may run at a time.
+    #[error("as many calls of this function run as the server lets run at a time; call again later")]
+    Tasks,
+    /// The source network has as many calls of an async function as it may have.
+    #[error("your address has as many calls of this function as one may; wait for some of them")]
+    TasksOfPeer,
     /// Too many abandoned calls of this source network, or of all source networks together, still run.
     #[error(
         "too many calls that were given up still run; wait until they end, or find the function that hangs and \

@@ -26,6 +26,7 @@ use crate::{
     memory_budget::{AllocationError, Quota, Reservation},
     pool::CallId,
     regions::Params,
+    tasks::TaskId,
 };
 
 /// The reason for which a session ends.
@@ -78,6 +79,8 @@ pub(crate) enum Calling {
     Waiting(CallRequest),
     /// The thread pool has the regions, and executes the call.
     Pooled(CallId),
+    /// A task of an async function has the regions, and executes the call.
+    Task(TaskId),
     /// The call timed out, but its function still runs and uses the regions.
     Lost,
     /// A loop service uses the regions until the session ends.

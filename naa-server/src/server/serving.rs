@@ -27,6 +27,7 @@ use crate::{
     peer_line::peer_line,
     pool::{CallId, Pool},
     session::{self, Calling, Next, ServerSession, SessionEnd},
+    tasks::{TaskId, Tasks},
 };
 
 /// The longest time between two checks of the sessions' timers.
@@ -55,6 +56,8 @@ pub(super) struct Serving {
     /// still open, and the serial number of the session.
     flushed: VecDeque<(Instant, u64)>,
     pooled_calls: HashMap<CallId, CmId>,
+    tasks: Tasks,
+    task_calls: HashMap<TaskId, CmId>,
     channel: Channel,
     queue: SharedCq,
     listener: Option<CmId>,
@@ -100,7 +103,9 @@ impl Serving {
                 driver.interrupt(on);
             }
         };
-        let pool = Pool::new(config.pool, wake)?;
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
+        let its_wake = wake.clone();
+        let pool = Pool::new(config.pool, move || its_wake())?;
         let serving = Self {
             budget: MemoryBudget::divided(
                 config.shares(),
@@ -115,6 +120,8 @@ impl Serving {
             next_serial: 0,
             flushed: VecDeque::new(),
             pooled_calls: HashMap::default(),
+            tasks: Tasks::new(wake),
+            task_calls: HashMap::default(),
             channel,
             queue,
             listener: Some(listener),
@@ -181,7 +188,8 @@ impl Serving {
     /// Returns the time at which the server loop must stop waiting, even if no completion and no CM event has arrived.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
-        [self.pool.next_deadline(), flushed].into_iter().flatten().fold(self.next_timer_check, Instant::min)
+        let calls = [self.pool.next_deadline(), self.tasks.next_deadline()];
+        calls.into_iter().chain([flushed]).flatten().fold(self.next_timer_check, Instant::min)
     }
 
     /// Stops listening and closes the sessions that are in no call. Returns true when no session is left.
@@ -204,6 +212,7 @@ impl Serving {
         let all: Vec<_> = self.sessions.keys().copied().collect();
         all.into_iter().for_each(|id| self.close(id, None));
         self.pool.close();
+        self.tasks.leave_all();
     }
 
     fn completions(&mut self) {
@@ -345,6 +354,10 @@ impl Serving {
             self.pooled_calls.remove(&call);
             // If the function of the call still runs, the regions of the call are dropped when the function returns.
             drop(self.pool.abandon(call));
+        }
+        if let Calling::Task(task) = session.calling {
+            self.task_calls.remove(&task);
+            self.tasks.leave(task);
         }
         if let Some(process) = &session.process {
             process.end();

@@ -8,13 +8,14 @@ use verbs::{CmId, source_network::SourceNetwork};
 
 use super::{super::sizes, Serving};
 use crate::{
-    call::{Call, CallFailure, CallWork, ServerCall, Stop},
+    call::{Call, CallFailure, CallWork, ServerCall, SessionRegions, Stop},
     counters::Cut,
     function::{Execution, Handler},
     loop_service::SubscribingHost,
     peer_line::peer_line,
     pool::EndedCall,
     session::{Calling, ServerSession, SessionEnd},
+    tasks::{AsyncFunction, EndedTask, TaskCall},
 };
 
 /// If the server must copy the regions of a call and they have more than this number of bytes, the pool executes the
@@ -40,6 +41,10 @@ impl Serving {
         };
         if let Err(error) = session.revoke() {
             return self.close(id, Some(error.into()));
+        }
+        if let Handler::Async(function) = handler {
+            let function = function.clone();
+            return self.start_task(id, request, &function);
         }
         let Some(work) = work_of(handler, session) else { return self.subscribe(id, request) };
         let regions = std::mem::take(&mut session.regions);
@@ -75,6 +80,30 @@ impl Serving {
             Err(refused) => {
                 session.regions = refused.call.regions;
                 self.respond(id, Err(CallFailure::Refused(refused.why)));
+            }
+        }
+    }
+
+    /// Starts a task that executes a call of an async function.
+    fn start_task(&mut self, id: CmId, request: CallRequest, function: &Arc<AsyncFunction>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if session.process.as_ref().is_some_and(|process| process.is_alive()) {
+            // The process would have to be stopped before the regions are read, and stopping it takes long.
+            let why = "the session has a process for kernels; call this function on another session";
+            return self.respond(id, Err(CallFailure::Arguments(why.into())));
+        }
+        let regions = std::mem::take(&mut session.regions);
+        self.stats.bytes_in.add(regions.iter().map(|r| r.allocation.len() as u64).sum());
+        let (peer, deadline) = (session.peer.ip().into(), self.now + self.config.call_time);
+        match self.tasks.start(function, TaskCall { regions, peer, user: request.user, deadline }) {
+            Ok(task) => {
+                session.calling = Calling::Task(task);
+                self.task_calls.insert(task, id);
+            }
+            Err(refused) => {
+                let (why, regions) = *refused;
+                session.regions = regions;
+                self.respond(id, Err(CallFailure::Refused(why)));
             }
         }
     }
@@ -172,12 +201,35 @@ impl Serving {
         for done in self.pool.expire(self.now) {
             self.finished(done);
         }
+        while let Some(ended) = self.tasks.next_ended() {
+            self.ended_task(ended);
+        }
+        for stuck in self.tasks.expire(self.now) {
+            self.ended_task(stuck);
+        }
     }
 
-    fn finished(&mut self, done: EndedCall) {
-        let Some(id) = self.pooled_calls.remove(&done.id) else { return };
+    fn finished(&mut self, EndedCall { id, result, regions }: EndedCall) {
+        if let Some(id) = self.pooled_calls.remove(&id) {
+            self.conclude(id, result, regions);
+        }
+    }
+
+    fn ended_task(&mut self, EndedTask { id, result, regions }: EndedTask) {
+        if let Some(id) = self.task_calls.remove(&id) {
+            self.conclude(id, result, regions);
+        }
+    }
+
+    /// Responds to a call that has ended. If `regions` is `None`, the function of the call still runs.
+    fn conclude(
+        &mut self,
+        id: CmId,
+        result: Result<Vec<Option<Part>>, CallFailure>,
+        regions: Option<SessionRegions>,
+    ) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let Some(regions) = done.regions else {
+        let Some(regions) = regions else {
             // The call timed out, but its function still runs and uses the regions. The host therefore gets a response
             // without results, and the session ends after the host has acknowledged this response.
             let cause = Cut::TimeUp;
@@ -185,7 +237,7 @@ impl Serving {
                 self.stats.calls_failed.add(1);
             }
             self.stats.calls_cut(cause).add(1);
-            if let Err(why) = &done.result {
+            if let Err(why) = &result {
                 let (function, cause) = (self.registry.name(session.function), cause.name());
                 let text = "a call was cut; the session ends with its function";
                 peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "{text}");
@@ -196,14 +248,14 @@ impl Serving {
             return;
         };
         session.regions = regions;
-        self.respond(id, done.result);
+        self.respond(id, result);
     }
 
     /// If the end of `session` prevents the host from getting the result of a call, counts and logs this call.
     pub(super) fn count_cut(&mut self, session: &ServerSession, end: Option<&SessionEnd>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
-            (Calling::Pooled(_), _) => session.function,
+            (Calling::Pooled(_) | Calling::Task(_), _) => session.function,
             // If `session.calling` is `Calling::No`, no call waits or runs. Until the response to the last call is
             // acknowledged, `session.function` is the function of this call. If an error ends the session before the
             // acknowledgement, it is not certain that the host has the result, so the call counts as cut off. If the
@@ -227,8 +279,8 @@ impl Serving {
     }
 }
 
-/// Returns the function or kernel that a call with the handler `handler` executes, or `None` if the call is a
-/// subscription. If `handler` is a kernel and `session` has no `SessionProcess` yet, `work_of` creates the
+/// Returns the function or kernel that a call with the handler `handler` executes, or `None` if a task or the loop
+/// service executes the call. If `handler` is a kernel and `session` has no `SessionProcess` yet, `work_of` creates the
 /// `SessionProcess`.
 fn work_of(handler: &Handler, session: &mut ServerSession) -> Option<CallWork> {
     match handler {
@@ -240,6 +292,6 @@ fn work_of(handler: &Handler, session: &mut ServerSession) -> Option<CallWork> {
             let process = session.process.get_or_insert_with(|| Arc::new(kernel.session())).clone();
             Some(CallWork::Kernel { kernel: kernel.clone(), process })
         }
-        Handler::Subscription(_) => None,
+        Handler::Async(_) | Handler::Subscription(_) => None,
     }
 }
