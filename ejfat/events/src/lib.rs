@@ -38,6 +38,8 @@
 //! | `notifier` | a file descriptor that outlives connections |
 #![warn(missing_docs)]
 
+#[cfg(feature = "tokio")]
+pub mod asynchronous;
 mod config;
 mod connection;
 mod credits;

@@ -3,7 +3,10 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
@@ -41,13 +44,19 @@ impl Notifier {
 
 /// An epoll set with a notifier and the file descriptor of a connection.
 #[derive(Debug)]
-pub(crate) struct EpollSet(OwnedFd);
+pub(crate) struct EpollSet(Arc<OwnedFd>);
 
 impl EpollSet {
     pub(crate) fn new(notifier: &Notifier) -> io::Result<Self> {
-        let set = Self(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let set = Self(Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?));
         set.add(notifier.fd.as_fd())?;
         Ok(set)
+    }
+
+    /// Returns a reference that keeps the file descriptor open.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn shared(&self) -> Arc<OwnedFd> {
+        self.0.clone()
     }
 
     pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {

@@ -233,6 +233,16 @@ impl Worker {
     /// # Errors
     /// Fails with [`Error::Machine`] or [`Error::Session`] if no file descriptor can be made or watched.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        self.epoll_set().map(EpollSet::as_fd)
+    }
+
+    /// Returns the same file descriptor as [`descriptor`](Self::descriptor), and keeps it open beyond the worker.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn shared_descriptor(&mut self) -> Result<Arc<std::os::fd::OwnedFd>, Error> {
+        self.epoll_set().map(EpollSet::shared)
+    }
+
+    fn epoll_set(&mut self) -> Result<&EpollSet, Error> {
         let set = match self.descriptor.take() {
             Some(set) => set,
             None => {
@@ -246,8 +256,7 @@ impl Worker {
                 set
             }
         };
-        let set: &EpollSet = self.descriptor.insert(set);
-        Ok(set.as_fd())
+        Ok(self.descriptor.insert(set))
     }
 
     /// Returns the bridge's answer to the newest subscription: the number of this worker, and how events are placed.
