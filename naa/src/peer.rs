@@ -9,7 +9,7 @@ use std::{
 
 use naa_host::{CallTimeout, DEFAULT_PORT, Device, LayoutChoice, ProviderChoice, SessionConfig};
 
-use crate::provider;
+use crate::{provider, show};
 
 /// The address or name of an accelerator on the command line. A name is looked up when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +85,21 @@ pub(crate) struct Args {
     provider: provider::Args,
 }
 
+/// The accelerators of a command that may have several.
+#[derive(Clone, Debug, clap::Args)]
+#[group(id = "peers_options")]
+pub(crate) struct ManyArgs {
+    /// The accelerator: ADDR, ADDR:PORT, [IPV6]:PORT or a host name; the port is 12345 unless given. May be repeated: then
+    /// each session is opened with the accelerator that has the fewest, and those that cannot be reached are tried again
+    #[arg(long, value_name = "ADDR[:PORT]", required = true)]
+    server: Vec<ServerName>,
+    /// Local address to call from [default: NAA_LOCAL_IP, else where the route to the server begins]
+    #[arg(long, value_name = "ADDR")]
+    local: Option<IpAddr>,
+    #[command(flatten)]
+    provider: provider::Args,
+}
+
 /// How long to wait for it, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct WaitArgs {
@@ -118,6 +133,37 @@ impl Args {
 impl WaitArgs {
     /// Opens the device to call from. Returns it with the server's address and the settings of sessions with the server.
     pub(crate) fn open(&self, peer: &Args) -> anyhow::Result<(Device, SocketAddr, SessionConfig)> {
+        let config = self.config()?;
+        let (device, server) = peer.server.find_within(peer.local, peer.provider.choice()?, &config)?;
+        Ok((device, server, config))
+    }
+
+    /// Opens the devices to call from. Returns each with the address of its server, and the settings of sessions.
+    pub(crate) fn open_all(
+        &self,
+        peers: &ManyArgs,
+    ) -> anyhow::Result<(Vec<(Device, SocketAddr)>, SessionConfig)> {
+        let (config, choice) = (self.config()?, peers.provider.choice()?);
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for server in &peers.server {
+            match server.find_within(peers.local, choice, &config) {
+                Ok(opened) => found.push(opened),
+                Err(error) => missing.push((server, error)),
+            }
+        }
+        let mut missing = missing.into_iter();
+        if found.is_empty()
+            && let Some((_, first)) = missing.next()
+        {
+            return Err(first);
+        }
+        for (server, error) in missing {
+            show::error_line(&format!("naa: {server} is left out: {error:#}"));
+        }
+        Ok((found, config))
+    }
+
+    fn config(&self) -> anyhow::Result<SessionConfig> {
         let mut config = SessionConfig { wait: self.wait.into(), ..SessionConfig::default() };
         config.layout = self.layout;
         match self.timeout {
@@ -131,8 +177,7 @@ impl WaitArgs {
         if self.layout == LayoutChoice::Auto {
             config.layout_rule = naa_host::layout_rule_from_env()?;
         }
-        let (device, server) = peer.server.find_within(peer.local, peer.provider.choice()?, &config)?;
-        Ok((device, server, config))
+        Ok(config)
     }
 }
 

@@ -27,7 +27,8 @@ use crate::peer;
     naa call zstd-compress --server 10.9.0.2 --in-dir data --out-dir packed --resume\n  \
     naa call zstd-decompress --server 10.9.0.2 --in-dir packed --out-dir data\n  \
     naa call sha256 --server 10.9.0.2 --in-dir data > SUMS\n  \
-    naa call fft --server 10.9.0.2 --in 'signals/*.c128' --out-dir spectra --suffix .spectrum\n\n\
+    naa call fft --server 10.9.0.2 --in 'signals/*.c128' --out-dir spectra --suffix .spectrum\n  \
+    naa call sha256 --server 10.9.0.2 --server 10.9.0.3 --repeat-lost --in-dir data > SUMS    on two accelerators\n\n\
     Built-in functions take and give what usual tools do: zstd and LZ4 frames, little-endian numbers, row-major \
     matrices, complex numbers as pairs of f64s. A histogram is one u64 per bin, then the counts of numbers below the \
     range, above it and of NaNs. `naa functions` lists what a server offers.\n\n\
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     /// Name or number, as `naa functions` lists them
     pub(super) function: String,
     #[command(flatten)]
-    pub(super) peer: peer::Args,
+    pub(super) peers: peer::ManyArgs,
     #[command(flatten)]
     pub(super) waiting: peer::WaitArgs,
     /// Input files, in the order of the parameters, or patterns such as 'data/**/*.bin'; - is standard input. A parameter
@@ -70,7 +71,11 @@ pub(crate) struct Args {
     /// Wait until results are on disk; this is so unless --no-sync is given
     #[arg(long, hide = true, conflicts_with = "no_sync")]
     pub(super) sync: bool,
-    /// Files at a time, each over a session of its own [default: 4, or one per core if there are fewer]
+    /// Make the call of a file again, up to N times (3 if N is left out), if its accelerator is lost during the call. The lost
+    /// one may have executed it
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_value_t = 0, default_missing_value = "3", hide_default_value = true)]
+    pub(super) repeat_lost: u32,
+    /// Files at a time, each over a session of its own [default: 4 for each --server, or one per core if there are fewer]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=64))]
     pub(super) sessions: Option<usize>,
     /// Size of each output, such as 64K. Functions that are not built in need one for each parameter that is only an output
@@ -122,6 +127,7 @@ impl Args {
             range: self.range.clone(),
             descending: self.descending,
             sync: !self.no_sync,
+            repeat_lost: self.repeat_lost,
         }
     }
 }

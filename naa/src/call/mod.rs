@@ -8,15 +8,21 @@ mod report;
 mod single;
 mod stop;
 
+use std::net::SocketAddr;
+
 use naa_batch::{Accelerator, Call, Refused, Target};
+use naa_host::{Accelerators, Device, SessionConfig, asynchronous::PoolConfig};
 
 use crate::{Usage, provider, show};
 
 pub(crate) use args::Args;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (device, server, config) = args.waiting.open(&args.peer)?;
-    let peer = Accelerator { device, server, config };
+    let (servers, config) = args.waiting.open_all(&args.peers)?;
+    let pool = (servers.len() > 1).then(|| pool(servers.clone(), &config, args.sessions)).transpose()?;
+    let mut servers = servers.into_iter();
+    let (device, server) = servers.next().expect("the command line has a server");
+    let peer = Accelerator { device, server, config, others: servers.collect(), pool };
     if args.json && args.out.iter().any(|path| naa_batch::is_stdout(path)) {
         // JSON goes to standard error, which then has nothing else.
         show::be_quiet();
@@ -29,6 +35,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         std::process::exit(stop::EXIT_CODE);
     }
     result
+}
+
+/// The pool of several accelerators, each of which may have a session for each file that is in work.
+fn pool(
+    servers: Vec<(Device, SocketAddr)>,
+    config: &SessionConfig,
+    sessions: Option<usize>,
+) -> anyhow::Result<Accelerators> {
+    /// As many files are in work as sessions are asked for, at most.
+    const MOST: usize = 64;
+    let config = PoolConfig {
+        session: config.clone(),
+        sessions_per_accelerator: sessions.unwrap_or(MOST),
+        give_up_after: Some(config.setup_timeout),
+        ..PoolConfig::default()
+    };
+    Ok(Accelerators::new(servers, config)?)
 }
 
 fn call(args: &Args, peer: &Accelerator) -> anyhow::Result<()> {

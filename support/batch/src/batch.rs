@@ -17,7 +17,7 @@ use crate::{
     Call,
     files::InputFile,
     names::{self, Files, Item},
-    offload::{BatchRegions, Caller, Times},
+    offload::{BatchRegions, Caller, Repeats, Times},
     output::{self, ResultOutput},
     plan::{self, Plan},
     progress::{Flag, Progress as _},
@@ -78,7 +78,8 @@ impl<'a> Batch<'a> {
             naa_files::ResultFolder::create(folder)
                 .with_context(|| format!("cannot create {}", folder.display()))?;
         }
-        let sessions = files.sessions.unwrap_or_else(usual_sessions).min(items.len());
+        let sessions = files.sessions.unwrap_or_else(|| usual_sessions() * (1 + call.peer.others.len()));
+        let sessions = sessions.min(items.len());
         // Large files come first, because the last calls should be short, and smaller files fit into the regions of
         // larger ones.
         let mut order: Vec<_> = (0..items.len()).collect();
@@ -135,7 +136,7 @@ impl<'a> Batch<'a> {
     fn work(&self, sender: &mpsc::Sender<FileEnd>) {
         let mut caller = Caller::new(self.call.peer, self.shared);
         while let Some(index) = self.next() {
-            let (report, error) = self.offload(&mut caller, index);
+            let (report, error) = self.offload_again(&mut caller, index);
             if error.as_ref().is_some_and(is_full) && self.retire(index) {
                 return;
             }
@@ -188,6 +189,19 @@ impl<'a> Batch<'a> {
             outputs: output.iter().map(name).collect(),
             bytes_in: *bytes,
             ..self.call.report()
+        }
+    }
+
+    /// Offloads a file, again while its accelerator is lost and the settings permit it.
+    fn offload_again(&self, caller: &mut Caller<'_>, index: usize) -> (Report, Option<anyhow::Error>) {
+        let mut repeats = Repeats::new(self.call.settings.repeat_lost);
+        // A pipe cannot be read again.
+        let is_file = self.items[index].input.metadata().is_ok_and(|meta| meta.is_file());
+        loop {
+            let (report, error) = self.offload(caller, index);
+            if !is_file || !error.as_ref().is_some_and(|error| repeats.again(error)) {
+                return (report, error);
+            }
         }
     }
 
@@ -246,6 +260,11 @@ fn is_full(error: &anyhow::Error) -> bool {
 pub fn is_lost(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
-        Some(Error::ConnectionRefused { .. } | Error::Unreachable { .. } | Error::SetupTimedOut { .. })
+        Some(
+            Error::ConnectionRefused { .. }
+                | Error::Unreachable { .. }
+                | Error::SetupTimedOut { .. }
+                | Error::NoAcceleratorReached { .. }
+        )
     )
 }

@@ -42,6 +42,9 @@ pub struct CallConfig {
     pub descending: bool,
     /// Whether results are on disk before they get their names.
     pub sync: bool,
+    /// How often the call of a file is made again, on the same or another accelerator, if its accelerator is lost. The lost
+    /// accelerator may have executed the call.
+    pub repeat_lost: u32,
 }
 
 impl Default for CallConfig {
@@ -58,6 +61,7 @@ impl Default for CallConfig {
             range: None,
             descending: false,
             sync: true,
+            repeat_lost: 0,
         }
     }
 }

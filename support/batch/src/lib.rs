@@ -24,7 +24,8 @@
 //! config.provider = Some(ProviderChoice::Embedded);
 //! let server = Server::start(config, functions::builtins()?)?;
 //! let device = Device::towards_with(server.address(), ProviderChoice::Embedded)?;
-//! let peer = Accelerator { device, server: server.address(), config: SessionConfig::default() };
+//! let (server, config) = (server.address(), SessionConfig::default());
+//! let peer = Accelerator { device, server, config, others: Vec::new(), pool: None };
 //!
 //! let target = Target::find("crc32c", &peer)?;
 //! let call = Call { peer: &peer, target: &target, settings: &CallConfig::default() };

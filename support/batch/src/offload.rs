@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     net::SocketAddr,
+    ops::{Deref, DerefMut},
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use mrsp::{
     FunctionCode, ReturnCode, U24,
     builtin::{Arguments, BLOCK_BYTES},
 };
-use naa_host::{Device, Error, Param, Session, SessionConfig};
+use naa_host::{Accelerators, Device, Error, Param, PooledSession, Session, SessionConfig};
 
 use crate::{
     files::InputFile,
@@ -32,6 +33,64 @@ pub struct Accelerator {
     pub server: SocketAddr,
     /// The settings of sessions.
     pub config: SessionConfig,
+    /// Further accelerators, if there are several.
+    pub others: Vec<(Device, SocketAddr)>,
+    /// If there are several accelerators, the pool of all of them, from which sessions come.
+    pub pool: Option<Accelerators>,
+}
+
+/// A session with the accelerator, or with one of a pool.
+#[derive(Debug)]
+enum Connected {
+    Alone(Box<Session>),
+    Pooled(Box<PooledSession>),
+}
+
+impl Deref for Connected {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        match self {
+            Self::Alone(session) => session,
+            Self::Pooled(session) => session,
+        }
+    }
+}
+
+impl DerefMut for Connected {
+    fn deref_mut(&mut self) -> &mut Session {
+        match self {
+            Self::Alone(session) => session,
+            Self::Pooled(session) => session,
+        }
+    }
+}
+
+/// Counts how often the call of a file may be made again because its accelerator was lost.
+#[derive(Debug)]
+pub(crate) struct Repeats {
+    /// The number of times that a call may be repeated that an accelerator may have executed.
+    posted: u32,
+    /// The number of times that it may be repeated because the session was lost before the call.
+    unposted: u32,
+}
+
+impl Repeats {
+    pub(crate) fn new(posted: u32) -> Self {
+        Self { posted, unposted: 8 }
+    }
+
+    /// Returns true if the call may be made again after this error.
+    pub(crate) fn again(&mut self, error: &anyhow::Error) -> bool {
+        let left = match error.downcast_ref() {
+            Some(Error::PeerGone { function: Some(_), .. }) => &mut self.posted,
+            Some(Error::PeerGone { function: None, .. }) => &mut self.unposted,
+            _ => return false,
+        };
+        let again = *left > 0;
+        *left = left.saturating_sub(1);
+        again
+    }
 }
 
 /// The times of one call.
@@ -58,7 +117,7 @@ pub(crate) struct Caller<'a> {
 
 #[derive(Debug)]
 struct Open {
-    session: Session,
+    session: Connected,
     layout: CallParams,
     /// The number of bytes in each output that are a result.
     produced: Vec<usize>,
@@ -204,7 +263,11 @@ impl<'a> Caller<'a> {
     }
 
     pub(crate) fn finalize(self) -> Result<(), Error> {
-        self.open.map_or(Ok(()), |open| open.session.finalize())
+        match self.open.map(|open| open.session) {
+            Some(Connected::Alone(session)) => session.finalize(),
+            // The pool may need the session for others.
+            Some(Connected::Pooled(_)) | None => Ok(()),
+        }
     }
 }
 
@@ -249,12 +312,17 @@ impl Open {
 impl Accelerator {
     /// Connects on a thread of its own, because a user who interrupts the program does not wait for it; the process
     /// ends then.
-    fn connect(&self, params: Vec<Param<'static>>, progress: &mut dyn Progress) -> anyhow::Result<Session> {
+    fn connect(&self, params: Vec<Param<'static>>, progress: &mut dyn Progress) -> anyhow::Result<Connected> {
         let (device, server, config) = (self.device.clone(), self.server, self.config.clone());
+        let pool = self.pool.clone();
         let (sender, receiver) = mpsc::sync_channel(1);
         let connecting = std::thread::Builder::new().name("naa-connect".into()).spawn(move || {
             // Sending fails if nobody waits any more.
-            let _ = sender.send(Session::connect(&device, server, &params, &config));
+            let _ = sender.send(match pool {
+                Some(pool) => pool.session(&params).map(|session| Connected::Pooled(Box::new(session))),
+                None => Session::connect(&device, server, &params, &config)
+                    .map(|session| Connected::Alone(Box::new(session))),
+            });
         });
         connecting.context("cannot start a thread to connect; raise `ulimit -u`")?;
         loop {
@@ -296,7 +364,7 @@ impl Accelerator {
                 None => size as u64,
             };
             let fits = usize::try_from(produced).ok().filter(|&bytes| bytes <= size);
-            fits.ok_or(Error::Produced { peer: self.server, output, produced, size })
+            fits.ok_or(Error::Produced { peer: session.peer(), output, produced, size })
         })
         .collect()
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::{
     Call, Phase, Progress, Report,
     files::InputFile,
-    offload::{Caller, Times},
+    offload::{Caller, Repeats, Times},
     output::{self, ResultOutput},
     plan::Plan,
 };
@@ -48,7 +48,13 @@ impl<'a> Single<'a> {
     pub fn call(&mut self, progress: &mut dyn Progress) -> anyhow::Result<()> {
         let Self { call, caller, inputs, plan, report, .. } = self;
         let mut times = Times::default();
-        let called = call.make(caller, plan, inputs, &mut times, progress);
+        let mut repeats = Repeats::new(call.settings.repeat_lost);
+        let called = loop {
+            let called = call.make(caller, plan, inputs, &mut times, progress);
+            if !called.as_ref().is_err_and(|error| repeats.again(error)) {
+                break called;
+            }
+        };
         report.time(times);
         called
     }

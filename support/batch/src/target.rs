@@ -45,8 +45,15 @@ impl Target {
     }
 
     fn look_up(name: &str, peer: &Accelerator) -> anyhow::Result<Self> {
-        let server = peer.server;
-        let catalogue = naa_host::functions_with(&peer.device, server, &peer.config)?;
+        let (mut server, mut catalogue) =
+            (peer.server, naa_host::functions_with(&peer.device, peer.server, &peer.config));
+        for (device, other) in &peer.others {
+            if catalogue.is_ok() {
+                break;
+            }
+            (server, catalogue) = (*other, naa_host::functions_with(device, *other, &peer.config));
+        }
+        let catalogue = catalogue?;
         let found = catalogue.functions.into_iter().find(|offered| offered.name == name);
         let found = found.with_context(|| {
             format!("{server} has no function {name}; `naa functions --server {server}` lists them")
