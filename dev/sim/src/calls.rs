@@ -10,12 +10,12 @@ mod port;
 
 use roce::Time;
 use simnet::{Link, Random};
-use verbs::{CmEvent, ConnParam};
+use verbs::{CmEvent, CmId, ConnParam};
 
 use super::{
     cm,
     node::{Capture, Datagram, Node},
-    plan::{Plan, SECOND},
+    plan::{Plan, SECOND, US},
     report::Summary,
 };
 use accelerator::Accelerator;
@@ -38,8 +38,41 @@ pub(super) struct Environment {
     host: Host,
     accelerator: Accelerator,
     model: Model,
+    given_up: GivenUp,
+    /// The host's connection.
+    id: Option<CmId>,
     verbose: bool,
     capture: Option<Capture>,
+}
+
+/// A host that gives a call up, as one does whose program has dropped the future of a call and then its session.
+#[derive(Debug)]
+enum GivenUp {
+    Never,
+    /// So long after this call was posted.
+    After {
+        call: usize,
+        delay: u64,
+    },
+    At(u64),
+    /// The host has its memory back. Whatever the accelerator still does fails.
+    Done {
+        accelerator_failed: bool,
+    },
+}
+
+impl GivenUp {
+    fn draw(r: &mut Random, calls: usize) -> Self {
+        if !r.chance(250_000) {
+            return Self::Never;
+        }
+        let delay = r.pick(&[0, US, 10 * US, 100 * US, 1000 * US, 20_000 * US]);
+        Self::After { call: r.range(1..=calls as u64) as usize, delay: r.below(delay + 1) }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Done { .. })
+    }
 }
 
 impl Environment {
@@ -57,7 +90,12 @@ impl Environment {
         let host = Host::new(&mut nodes[HOST], Random::new(seed, 41));
         let accelerator = Accelerator::new(&talk, &mut nodes[NAA], Random::new(seed, 42));
         let model = Model::new(&talk, Random::new(seed, 45));
-        Self { plan, talk, now: 0, nodes, links, host, accelerator, model, verbose, capture }
+        let given_up = GivenUp::draw(&mut Random::new(seed, 46), talk.calls);
+        if verbose {
+            eprintln!("{given_up:?}");
+        }
+        let id = None;
+        Self { plan, talk, now: 0, nodes, links, host, accelerator, model, given_up, id, verbose, capture }
     }
 
     pub(super) fn run(mut self) -> Result<Summary, String> {
@@ -77,14 +115,21 @@ impl Environment {
             self.step().map_err(|why| format!("at {} ns: {why}", self.now))?;
         }
         self.host.finish(&self.nodes[HOST], &self.model)?;
-        self.accelerator.finish(&self.nodes[NAA], &self.model)?;
+        if !self.given_up.is_done() {
+            self.accelerator.finish(&self.nodes[NAA], &self.model)?;
+        }
         Ok(self.summary(ended_at.unwrap_or(self.now)))
     }
 
     fn next_time(&self) -> Option<u64> {
         let nodes = self.nodes.iter().filter_map(Node::next_timeout);
         let links = self.links.iter().filter_map(Link::next_arrival);
-        nodes.chain(links).chain(self.accelerator.wake()).min()
+        let (wake, given_up) = match self.given_up {
+            GivenUp::At(at) if !self.host.over => (self.accelerator.wake(), Some(at)),
+            GivenUp::Done { accelerator_failed: true } => (None, None),
+            _ => (self.accelerator.wake(), None),
+        };
+        nodes.chain(links).chain(wake).chain(given_up).min()
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -95,9 +140,41 @@ impl Environment {
             }
         }
         self.events()?;
-        self.host.step(&mut self.nodes[HOST], &self.talk, &mut self.model)?;
-        self.accelerator.step(self.now, &mut self.nodes[NAA], &self.talk, &mut self.model)?;
+        if let GivenUp::Done { accelerator_failed } = &mut self.given_up {
+            if !*accelerator_failed {
+                let stepped =
+                    self.accelerator.step(self.now, &mut self.nodes[NAA], &self.talk, &mut self.model);
+                *accelerator_failed = stepped.is_err();
+            }
+        } else {
+            self.host.step(&mut self.nodes[HOST], &self.talk, &mut self.model)?;
+            self.give_up()?;
+        }
+        if !self.given_up.is_done() {
+            self.accelerator.step(self.now, &mut self.nodes[NAA], &self.talk, &mut self.model)?;
+        }
         [HOST, NAA].into_iter().try_for_each(|n| self.pump(n))
+    }
+
+    /// Gives the call up if the time has come: the queue pair is destroyed, and then the memory is the program's.
+    fn give_up(&mut self) -> Result<(), String> {
+        match self.given_up {
+            GivenUp::After { call, delay } if self.host.posted == call => {
+                self.given_up = GivenUp::At(self.now + delay);
+            }
+            _ => {}
+        }
+        let GivenUp::At(at) = self.given_up else { return Ok(()) };
+        if at > self.now || self.host.over {
+            return Ok(());
+        }
+        let node = &mut self.nodes[HOST];
+        let id = self.id.ok_or("a call without a connection")?;
+        node.endpoint.disconnect(Time(self.now), id).map_err(|e| e.to_string())?;
+        node.endpoint.destroy_qp(node.qp).map_err(|e| e.to_string())?;
+        self.host.give_up(node)?;
+        self.given_up = GivenUp::Done { accelerator_failed: false };
+        Ok(())
     }
 
     /// Connects: the accelerator says what it can do.
@@ -113,10 +190,12 @@ impl Environment {
                         let accepted = node.endpoint.accept(Time(self.now), id, node.qp, &param);
                         accepted.map_err(|e| format!("cannot accept: {e}"))?;
                     }
-                    CmEvent::Established { param, .. } if n == HOST => {
+                    CmEvent::Established { id, param } if n == HOST => {
+                        self.id = Some(id);
                         self.host.established(node, &param.private_data, &self.talk, &self.model)?;
                     }
                     CmEvent::Established { .. } => {}
+                    _ if self.given_up.is_done() => {}
                     other => return Err(format!("an unexpected event: {other:?}")),
                 }
             }

@@ -39,9 +39,13 @@ pub(super) struct Host {
     /// The accelerator must refuse.
     must_fail: bool,
     called: bool,
+    /// The number of calls that were posted.
+    pub(super) posted: usize,
     written: bool,
     answered: bool,
     pub(super) over: bool,
+    /// What the program wrote to each parameter after it had given its call up.
+    kept: Option<Vec<Vec<u8>>>,
 }
 
 impl Host {
@@ -62,9 +66,11 @@ impl Host {
             plan: CallPlan::default(),
             must_fail: false,
             called: false,
+            posted: 0,
             written: false,
             answered: false,
             over: false,
+            kept: None,
         }
     }
 
@@ -205,6 +211,7 @@ impl Host {
             }
         }
         self.set_access(node, Access::REMOTE_WRITE)?;
+        self.posted += 1;
         let machine = self.machine.as_mut().ok_or("no session")?;
         machine.begin_call(FUNCTION, model.user, &parts, &mut self.plan).map_err(|e| e.to_string())?;
         self.called = true;
@@ -227,6 +234,25 @@ impl Host {
         self.port.receive(node, self.inbox)
     }
 
+    /// The program has given its call up, and has its memory again: it writes something else there, which must stay. The
+    /// queue pair is destroyed.
+    pub(super) fn give_up(&mut self, node: &mut Node) -> Result<(), String> {
+        self.set_access(node, Access::LOCAL)?;
+        let mut kept = Vec::new();
+        for param in 0..self.locations.len() {
+            let mut bytes = vec![0; self.locations[param].len];
+            self.random.fill(&mut bytes);
+            self.locations[param].set(node, &bytes);
+            if let Some(staged) = self.staged(param) {
+                staged.set(node, &bytes);
+            }
+            kept.push(bytes);
+        }
+        self.over = true;
+        self.kept = Some(kept);
+        Ok(())
+    }
+
     /// The program has its memory again, and looks at it.
     fn take_back(&mut self, node: &mut Node, model: &Model) -> Result<(), String> {
         self.set_access(node, Access::LOCAL)?;
@@ -245,15 +271,22 @@ impl Host {
     }
 
     fn check(&self, node: &Node, model: &Model) -> Result<(), String> {
-        let params = self.locations.iter().zip(&model.params);
-        let locations = params.map(|(&location, both)| (location, &both.here[..]));
-        let all = model.params.iter().enumerate();
-        let staged = all.filter_map(|(param, both)| Some((self.staged(param)?, &both.here[..])));
+        self.compare(node, &model.params.iter().map(|both| &both.here[..]).collect::<Vec<_>>())
+    }
+
+    fn compare(&self, node: &Node, expected: &[&[u8]]) -> Result<(), String> {
+        let locations = self.locations.iter().zip(expected).map(|(&location, bytes)| (location, *bytes));
+        let all = expected.iter().enumerate();
+        let staged = all.filter_map(|(param, bytes)| Some((self.staged(param)?, *bytes)));
         self.memory.check(node, locations.chain(staged)).map_err(|why| format!("host: {why}"))
     }
 
     pub(super) fn finish(&self, node: &Node, model: &Model) -> Result<(), String> {
-        if self.called { self.check(node, model) } else { Ok(()) }
+        match &self.kept {
+            Some(kept) => self.compare(node, &kept.iter().map(|bytes| &bytes[..]).collect::<Vec<_>>()),
+            None if self.called => self.check(node, model),
+            None => Ok(()),
+        }
     }
 }
 
