@@ -128,6 +128,9 @@ pub(crate) fn all() -> Vec<Measure> {
         calls(Wait::Block),
         pooled_call(),
         sessions(),
+        awaited_calls(),
+        tasks(),
+        pools(),
         connecting(),
         loss(),
         Measure::Idle,
@@ -204,6 +207,35 @@ fn sessions() -> Measure {
         let many = sessions(&mut b, count);
         b.row(format!("64-byte calls per second, {count} sessions, vs 1 session"), many, one, Report, None);
     }
+    b.measure("calls/s", CALL_CPU)
+}
+
+fn awaited_calls() -> Measure {
+    let mut b = Builder::default();
+    for (wait, how) in [(Wait::Adaptive, "adaptive"), (Wait::Block, "sleeping at once")] {
+        let awaited = b.contender(Far::Call(wait), Near::Awaited(wait));
+        let blocking = b.contender(Far::Call(wait), Near::Call(Calls { wait, pooled: false }));
+        let name = format!("64-byte call awaited, {how}, p50, vs the same in a thread");
+        b.row(name, awaited, blocking, AtMost(1.25), AtMost(1.1));
+    }
+    b.measure("us", CALL_CPU)
+}
+
+fn tasks() -> Measure {
+    const COUNT: u32 = 64;
+    let mut b = Builder::default();
+    let tasks = b.contender(Far::Call(Wait::Adaptive), Near::Tasks(COUNT));
+    let threads = b.contender(Far::Call(Wait::Adaptive), Near::Sessions(COUNT));
+    let rpc = b.contender(Far::Rpc, Near::RpcTasks(COUNT));
+    b.row("64-byte calls awaited by 64 tasks, vs 64 threads", tasks, threads, AtLeast(1.0), AtLeast(2.0));
+    b.row("64-byte calls awaited by 64 tasks, vs gRPC (tonic)", tasks, rpc, AtLeast(5.0), AtLeast(8.0));
+    b.measure("calls/s", CALL_CPU)
+}
+
+fn pools() -> Measure {
+    let mut b = Builder::default();
+    let [three, one] = [3, 1].map(|count| b.contender(Far::Servers(count), Near::Pool(count)));
+    b.row("calls of 1 ms by 12 tasks, pool of 3 servers of one thread, vs 1", three, one, Report, None);
     b.measure("calls/s", CALL_CPU)
 }
 

@@ -92,6 +92,11 @@ impl Function for Sleep {
     }
 }
 
+/// The function that takes as many microseconds as its first 8 bytes say.
+pub(super) fn sleep() -> Arc<dyn Function> {
+    Arc::new(Sleep(info(SLEEP, "bench-sleep", true, "takes as many microseconds as are in it")))
+}
+
 /// An accelerator with as many sessions of one host as there may be at all.
 pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
     let mut config = Config::new(SocketAddr::new(free_loopback()?, 0));
@@ -100,7 +105,7 @@ pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
     let own = [
         Own::shared(POOLED, "bench-pooled", true, BYTES),
         Own::shared(TOUCH, "bench-touch", false, 1),
-        Arc::new(Sleep(info(SLEEP, "bench-sleep", true, "takes as many microseconds as are in it"))),
+        sleep(),
     ];
     let server = Server::start(config, functions::registry(own)?)?;
     Ok((server.address(), Box::new(server)))

@@ -1,5 +1,6 @@
 //! The ends of all measurements.
 
+mod awaited;
 pub(crate) mod call;
 pub(crate) mod capi;
 mod connect;
@@ -83,6 +84,8 @@ pub(crate) enum Far {
     Layouts(layouts::Ends),
     UdpPing(Wait),
     Rpc,
+    /// So many servers, each with one thread for calls.
+    Servers(u32),
     /// Receives EJFAT's events.
     EventSink(ejfat::Load, ejfat::Sink),
     /// Passes their packets on.
@@ -106,6 +109,7 @@ impl Far {
             Self::Layouts(ends) => layouts::serve(ends),
             Self::UdpPing(wait) => udp_ping::serve(wait),
             Self::Rpc => rpc::serve(),
+            Self::Servers(count) => awaited::serve(count),
             Self::EventSink(load, sink) => ejfat::serve_sink(load, sink),
             Self::EventPasser(load, ejfat::By::Relay) => ejfat::serve_relay(load),
             Self::EventPasser(_, ejfat::By::Balancer) => ejfat::serve_balancer(None),
@@ -159,8 +163,16 @@ pub(crate) enum Near {
     Python,
     UdpPing(Wait),
     Rpc,
-    /// Calls per second of so many sessions.
+    /// Calls per second of so many sessions, each in a thread.
     Sessions(u32),
+    /// Microseconds of the median call that is awaited.
+    Awaited(Wait),
+    /// Calls per second of so many sessions, each awaited by a task of one thread.
+    Tasks(u32),
+    /// Calls per second by gRPC, of so many tasks of one thread.
+    RpcTasks(u32),
+    /// Calls per second through a pool of so many servers.
+    Pool(u32),
     /// Milliseconds from nothing to the end of the first call, with regions of so many bytes.
     Connect(u64),
     /// Does nothing, with so many sessions.
@@ -222,6 +234,10 @@ impl Near {
             Self::UdpPing(wait) => Box::new(udp_ping::Caller::connect(wait, towards()?)?),
             Self::Rpc => Box::new(rpc::Caller::connect(towards()?)?),
             Self::Sessions(count) => Box::new(call::ManySessions::connect(count, towards()?)?),
+            Self::Awaited(wait) => Box::new(awaited::Caller::connect(wait, towards()?)?),
+            Self::Tasks(count) => Box::new(awaited::Tasks::connect(count, towards()?)?),
+            Self::RpcTasks(count) => Box::new(rpc::Tasks::connect(count, towards()?)?),
+            Self::Pool(count) => Box::new(awaited::Pool::connect(count, towards()?)?),
             Self::Connect(bytes) => Box::new(connect::Connecting::new(bytes, towards()?)?),
             Self::Idle(count) => Box::new(idle::Idle::new(count, towards()?)?),
             Self::Events(load, figure) => Box::new(ejfat::Source::connect(load, figure, towards()?)?),

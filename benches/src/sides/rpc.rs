@@ -2,11 +2,14 @@
 //!
 //! One thread on either side, as for ours, which is also faster than tokio's thread pool for one caller.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use anyhow::ensure;
 use http::uri::PathAndQuery;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::JoinSet};
 use tonic::{Request, client, transport::Channel};
 use tonic_prost::ProstCodec;
 
@@ -68,5 +71,44 @@ impl Measure for Caller {
             Ok(())
         })?;
         Ok(latency(&mut times))
+    }
+}
+
+/// Calls of so many tasks over one connection, as HTTP/2 has it.
+pub(super) struct Tasks {
+    runtime: Runtime,
+    channel: Channel,
+    count: u32,
+}
+
+impl Tasks {
+    pub(super) fn connect(count: u32, far: SocketAddr) -> anyhow::Result<Self> {
+        let runtime = grpc::runtime()?;
+        let channel = runtime.block_on(grpc::connect(far))?;
+        Ok(Self { runtime, channel, count })
+    }
+}
+
+impl Measure for Tasks {
+    fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
+        let time = Duration::from_secs_f64(effort.seconds);
+        let start = Instant::now();
+        let calls = self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for _ in 0..self.count {
+                let mut client = client::Grpc::new(self.channel.clone());
+                tasks.spawn(async move {
+                    let (mut data, mut calls) = (vec![0; BYTES], 0_u64);
+                    while start.elapsed() < time {
+                        data = call(&mut client, data).await?;
+                        calls += 1;
+                    }
+                    ensure!(data == [(calls % 256) as u8; BYTES], "wrong result by gRPC");
+                    Ok(calls)
+                });
+            }
+            tasks.join_all().await.into_iter().sum::<anyhow::Result<u64>>()
+        })?;
+        Ok(Work { value: calls as f64 / start.elapsed().as_secs_f64(), amount: calls as f64 })
     }
 }
