@@ -4,7 +4,7 @@ use crate::repo;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -18,26 +18,38 @@ pub(super) struct Built {
     pub(super) archive: PathBuf,
 }
 
-const PACKAGES: &[&str] = &["naa", "naa-benches", "naa-capi"];
+const PROGRAMS: &[&str] = &["naa", "naa-benches"];
+const LIBRARIES: &[&str] = &["naa-capi"];
 
 pub(super) fn build(profile: &str) -> Result<Built> {
+    let programs = build_packages(PROGRAMS, profile, None)?;
+    // The C libraries are built by themselves, in a folder of their own. Cargo gives crates that are built together the
+    // features that any of them wants, and the programs want a runtime in the host library.
+    let folder = repo::target_dir().join("c-libraries");
+    let libraries = build_packages(LIBRARIES, profile, Some(&folder))?;
+    Ok(Built {
+        program: named(&programs, "naa")?,
+        bench: named(&programs, "naa-bench")?,
+        shared: named(&libraries, "libnaa_c.so")?,
+        archive: named(&libraries, "libnaa_c.a")?,
+    })
+}
+
+/// Builds packages, and returns the files that were made.
+fn build_packages(packages: &[&str], profile: &str, target: Option<&Path>) -> Result<Vec<PathBuf>> {
     let mut cargo = repo::cargo();
     cargo.args(["build", "--profile", profile]);
-    PACKAGES.iter().for_each(|package| _ = cargo.args(["--package", package]));
+    packages.iter().for_each(|package| _ = cargo.args(["--package", package]));
+    cargo.envs(target.map(|target| ("CARGO_TARGET_DIR", target)));
     cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let output = cargo.output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "{} do not build", PACKAGES.join(", "));
-    let artifacts = artifacts(&String::from_utf8_lossy(&output.stdout));
-    let named = |name: &str| {
-        let found = artifacts.iter().find(|path| path.file_name().is_some_and(|file| file == name));
-        found.cloned().with_context(|| format!("cargo built no {name}"))
-    };
-    Ok(Built {
-        program: named("naa")?,
-        bench: named("naa-bench")?,
-        shared: named("libnaa_c.so")?,
-        archive: named("libnaa_c.a")?,
-    })
+    ensure!(output.status.success(), "{} do not build", packages.join(", "));
+    Ok(artifacts(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn named(artifacts: &[PathBuf], name: &str) -> Result<PathBuf> {
+    let found = artifacts.iter().find(|path| path.file_name().is_some_and(|file| file == name));
+    found.cloned().with_context(|| format!("cargo built no {name}"))
 }
 
 /// The files that cargo's messages name.

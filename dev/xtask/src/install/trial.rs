@@ -43,6 +43,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a package's tree below --destdir", packaged),
     ("shared library: name and needs", library::name_and_needs),
     ("shared library: symbols", library::symbols),
+    ("C libraries: no runtime of Rust's", library::no_runtime),
     ("manual pages", manual_pages),
     ("completions", completions),
     ("systemd unit", systemd_unit),

@@ -2,7 +2,7 @@
 
 use super::{Ground, output};
 use anyhow::{Context, Result, ensure};
-use std::{path::PathBuf, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 /// Libraries that every glibc system with a compiler's run-time has; rdma-core is loaded when it is asked for.
 const MAY_NEED: [&str; 4] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
@@ -68,4 +68,16 @@ fn names(ground: &Ground, which: &str) -> Result<Vec<(String, String)>> {
         words.next().zip(words.next()).map(|(name, kind)| (kind, name))
     };
     listed.lines().map(|line| name(line).with_context(|| format!("nm: {line}"))).collect()
+}
+
+/// Both C libraries are built without the feature `tokio` of the host library.
+pub(super) fn no_runtime(ground: &Ground) -> Result<String> {
+    let mut sizes = Vec::new();
+    for library in [&ground.built.shared, &ground.built.archive] {
+        let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+        // The texts of a panic name the file in which it is.
+        ensure!(!bytes.windows(7).any(|window| window == b"/tokio-"), "{} contains tokio", library.display());
+        sizes.push(format!("{} KiB", bytes.len() >> 10));
+    }
+    Ok(sizes.join(", "))
 }
