@@ -138,7 +138,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-const DEVELOPERS: &[&str] = &["naa-tests", "naa-fuzz", "xtask"];
+const DEVELOPERS: &[&str] = &["naa-tests", "naa-examples", "naa-fuzz", "xtask"];
 
 /// What the tests of any crate may use besides.
 const TESTS_MAY_USE: &[&str] = &["simnet"];
