@@ -24,7 +24,7 @@ pub enum Any {
 }
 
 /// The time for which adaptive waits spin before they sleep.
-const SPIN: Duration = Duration::from_micros(50);
+pub(crate) const SPIN: Duration = Duration::from_micros(50);
 
 /// Waits until a call of one of `sessions` has ended, or until `deadline`. Sessions without a call are ignored. The
 /// [`WaitMode`] of the first session with a call is used for all sessions.

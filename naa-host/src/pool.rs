@@ -40,7 +40,8 @@ pub struct Accelerators {
     runtime: Arc<PoolRuntime>,
 }
 
-/// The runtime that sets sessions up. It ends without waiting, because a program may drop its pool where it must not block.
+/// The runtime that sets sessions up. Dropping it does not wait, because a program may drop its pool in a task, which must
+/// not block.
 #[derive(Debug)]
 struct PoolRuntime(Option<Runtime>);
 
@@ -97,8 +98,8 @@ impl Accelerators {
         Ok(Self { pool, runtime: PoolRuntime::new()? })
     }
 
-    /// Returns a session with parameters of the sizes and with the content of `params`. The thread waits while all
-    /// sessions are in use.
+    /// Returns a session whose parameters have the sizes and the content of `params`. The thread waits while all sessions
+    /// are in use.
     ///
     /// # Errors
     /// Fails with the same errors as
@@ -107,8 +108,8 @@ impl Accelerators {
     /// # Panics
     /// Panics if the calling thread runs tasks of a runtime of tokio.
     pub fn session(&self, params: &[Param<'_>]) -> Result<PooledSession, Error> {
-        let (session, place) = self.runtime.get().block_on(self.pool.session(params))?.into_blocking();
-        Ok(PooledSession { parts: Some((session, place)), runtime: self.runtime.clone() })
+        let parts = self.runtime.get().block_on(self.pool.open(params))?;
+        Ok(PooledSession(Some(parts)))
     }
 
     /// Gets a session and does `work` with it. If the accelerator is lost meanwhile, the work is done again as `repeat`
@@ -128,12 +129,11 @@ impl Accelerators {
         let mut attempts = asynchronous::Attempts::new(repeat);
         loop {
             let mut session = self.session(params)?;
-            let before = session.calls_posted();
             let error = match work(&mut session) {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let posted = session.calls_posted() != before;
+            let posted = session.has_posted();
             drop(session);
             if !attempts.again(&error, posted) {
                 return Err(error);
@@ -151,31 +151,33 @@ impl Accelerators {
 /// A session of a pool. When it is dropped, the pool keeps the session for other threads, unless the session is over or
 /// has a call.
 #[derive(Debug)]
-pub struct PooledSession {
-    /// `None` only while the session is dropped.
-    parts: Option<(Session, asynchronous::BlockingPlace)>,
-    runtime: Arc<PoolRuntime>,
+pub struct PooledSession(Option<(Session, asynchronous::UsedPlace)>);
+
+impl PooledSession {
+    /// Returns true if a call was posted since the thread got the session.
+    fn has_posted(&self) -> bool {
+        self.0.as_ref().is_some_and(|(session, place)| place.has_posted(session))
+    }
 }
 
 impl Deref for PooledSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        &self.parts.as_ref().expect("only `drop` takes the session").0
+        &self.0.as_ref().expect("only `drop` takes the session").0
     }
 }
 
 impl DerefMut for PooledSession {
     fn deref_mut(&mut self) -> &mut Session {
-        &mut self.parts.as_mut().expect("only `drop` takes the session").0
+        &mut self.0.as_mut().expect("only `drop` takes the session").0
     }
 }
 
 impl Drop for PooledSession {
     fn drop(&mut self) {
-        if let Some((session, place)) = self.parts.take() {
-            let _entered = self.runtime.get().enter();
-            place.give_back(session);
+        if let Some((session, place)) = self.0.take() {
+            place.release(session);
         }
     }
 }

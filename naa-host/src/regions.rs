@@ -63,12 +63,13 @@ impl HostRegions {
     }
 
     fn filled(mut self, params: &[&Param<'_>]) -> Result<Self, Error> {
-        self.fill(params)?;
+        self.fill(params.iter().copied())?;
         Ok(self)
     }
 
-    /// Fills the parameters with their initial content.
-    pub(crate) fn fill(&mut self, params: &[&Param<'_>]) -> Result<(), Error> {
+    /// Fills the parameters with the content of `params`. Internal regions in `params` are ignored.
+    pub(crate) fn fill<'a>(&mut self, params: impl IntoIterator<Item = &'a Param<'a>>) -> Result<(), Error> {
+        let params = params.into_iter().filter(|param| !param.is_internal());
         for (index, (region, param)) in self.params.iter_mut().zip(params).enumerate() {
             let (size, len) = (param.len, param.content.len());
             if len > region.len() {

@@ -234,7 +234,7 @@ impl SessionSetup {
     #[cfg(feature = "tokio")]
     pub(crate) fn fill(&mut self, params: &[Param<'_>]) -> Result<(), Error> {
         let Some(terms) = &mut self.terms else { return Ok(()) };
-        terms.regions.fill(&params.iter().filter(|param| !param.is_internal()).collect::<Vec<_>>())
+        terms.regions.fill(params)
     }
 
     /// Returns the file descriptor with which an event loop waits for the setup. It stays the same in the session that

@@ -247,13 +247,13 @@ impl Tasks {
     pub(crate) fn next_ended(&mut self) -> Option<EndedTask> {
         loop {
             let mut ended = lock(&self.ended).pop_front()?;
-            match self.running.remove(&ended.id)?.stage {
-                Stage::Running => return Some(ended),
-                Stage::Dropped(_) => {
+            match self.running.remove(&ended.id).map(|task| task.stage) {
+                Some(Stage::Running) => return Some(ended),
+                Some(Stage::Dropped(_)) => {
                     ended.result = Err(CallFailure::TimedOut);
                     return Some(ended);
                 }
-                Stage::Left => {}
+                Some(Stage::Left) | None => {}
             }
         }
     }
@@ -288,7 +288,7 @@ impl Tasks {
     }
 }
 
-/// Gives the regions of a call back when its task ends or is dropped.
+/// Returns the regions of a call to the server when its task ends or is dropped.
 struct TaskEnd {
     id: TaskId,
     /// `None` only while `drop` runs.

@@ -69,7 +69,7 @@ fn pool(servers: &[SocketAddr], config: PoolConfig) -> Accelerators {
     Accelerators::new(members, config).unwrap()
 }
 
-/// Makes a call of so many milliseconds, and checks its result.
+/// Makes a call that takes `time` milliseconds, and checks its result.
 async fn one(pool: &Accelerators, repeat: Repeat, byte: u8, time: u32) -> Result<SocketAddr, Error> {
     let content = [byte; 100];
     pool.run(repeat, &[Param::in_out(100).holding(&content)], |mut session| async move {
@@ -101,7 +101,7 @@ fn calls_are_spread_and_sessions_stay_open() {
     let counters = pool.counters();
     assert_eq!((counters.waiting, counters.repeated, counters.given_up), (0, 0, 0));
     for accelerator in counters.accelerators {
-        assert!((5..=40).contains(&accelerator.lent), "{accelerator:?}");
+        assert!((5..=40).contains(&accelerator.acquired), "{accelerator:?}");
         assert_eq!((accelerator.opened, accelerator.idle, accelerator.in_use), (1, 1, 0), "{accelerator:?}");
     }
 }
@@ -144,7 +144,7 @@ fn calls_of_an_accelerator_that_dies_are_repeated_only_if_their_caller_said_so()
                     tokio::spawn(async move { one(&pool, repeat, byte, 200).await })
                 })
                 .collect();
-            // Calls take so long that all sessions of the server have one when it dies.
+            // The calls take long, so all sessions of the server have a call when it dies.
             while pool.counters().accelerators[1].in_use < 2 {
                 tokio::time::sleep(MS).await;
             }
@@ -205,7 +205,7 @@ fn an_accelerator_that_starts_later_or_again_is_used() {
             while !used().await.contains(&late) {
                 assert!(begin.elapsed() < LIMIT, "{:?}", pool.counters());
             }
-            // It ends while nobody has a session of it: no call fails for that.
+            // The server ends while no task has a session with it, so no call fails.
             let end = std::thread::spawn(move || drop(second));
             while !end.is_finished() {
                 tokio::time::sleep(MS).await;
@@ -229,7 +229,7 @@ fn an_accelerator_that_is_full_keeps_the_sessions_it_has() {
         for call in calls {
             call.await.unwrap();
         }
-        // Sessions with other parameters take the place of those that are idle.
+        // Idle sessions are closed to make room for sessions with other parameters.
         let mut session = pool.session(&[Param::in_out(50_000)]).await.unwrap();
         session.call(LATER).await.unwrap();
     });
@@ -262,7 +262,7 @@ fn a_request_that_no_accelerator_takes_fails_at_once() {
         let error = pool.session(&[Param::in_out(64 << 20)]).await.unwrap_err();
         assert!(matches!(error, Error::Peer { .. }), "{error}");
         assert!(one(&pool, Repeat::Never, 1, 0).await.is_ok());
-        // A function that fails is no reason to repeat.
+        // Work is not done again because a function has failed.
         let params = [Param::in_out(8)];
         let failing = pool.run(Repeat::IfLost(3), &params, |mut session| async move {
             session.call(FunctionCode::constant(99)).await.map(drop)
@@ -297,7 +297,7 @@ fn entries_of_naa_spec_have_one_session_at_a_time() {
     for server in &servers {
         assert_eq!(server.stats().sessions_accepted.get(), 1);
     }
-    // A session with other parameters takes the place of the idle one.
+    // The idle session is closed to make room for a session with other parameters.
     current().block_on(async {
         let mut sessions = Vec::new();
         for _ in 0..2 {
@@ -335,13 +335,13 @@ fn tasks_that_leave_at_any_await_lose_no_session() {
         let counters = pool.counters();
         assert_eq!(counters.waiting, 0);
         assert!(counters.accelerators.iter().all(|its| its.in_use == 0 && its.is_reachable), "{counters:?}");
-        // All places are there.
+        // All places are free again.
         let mut sessions = Vec::new();
         for _ in 0..4 {
             sessions.push(timeout(LIMIT, pool.session(&[Param::in_out(100)])).await.unwrap().unwrap());
         }
         assert!(timeout(20 * MS, pool.session(&[Param::in_out(100)])).await.is_err());
-        // One that is dropped in mid-call is closed, and its place is free.
+        // A session that is dropped in mid-call is closed, and its place is free again.
         let call = sessions[0].call_with(LATER, U24::new(60_000).unwrap());
         assert!(timeout(10 * MS, call).await.is_err());
         assert_eq!(sessions[0].state(), SessionState::InCall);
@@ -397,7 +397,7 @@ fn a_pool_outlives_the_runtimes_of_its_tasks() {
     let pool = pool(&[server.address()], quick());
     let first = current();
     first.block_on(one(&pool, Repeat::Never, 1, 0)).unwrap();
-    // A runtime that nobody drives, and one that has ended.
+    // The first runtime has no thread that drives it; the second has ended.
     current().block_on(one(&pool, Repeat::Never, 2, 0)).unwrap();
     drop(first);
     current().block_on(one(&pool, Repeat::Never, 3, 0)).unwrap();
@@ -426,7 +426,7 @@ fn what_a_task_changes_of_a_session_does_not_reach_the_next() {
             session.set_bytes_to_send(0, Some(1)).unwrap();
             session.set_call_timeout(Some(Duration::ZERO));
         }
-        // What is sent once is sent for each task.
+        // Once-parameters are sent for each task.
         for byte in [10_u8, 20] {
             let content = [byte; 8];
             let params = [Param::data(&content).single_send(), Param::output(8)];

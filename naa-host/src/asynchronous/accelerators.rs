@@ -9,7 +9,7 @@ use std::{
 use mrsp::FunctionCode;
 
 use super::{
-    places::{Asking, Lent, PooledSession},
+    places::{Place, PlaceRequest, PooledSession, UsedPlace},
     pool::{Pool, PoolMember, is_of_the_accelerator, shapes},
     session::LastDevice,
 };
@@ -28,8 +28,8 @@ pub struct PoolConfig {
     pub first_retry: Duration,
     /// The longest time before an accelerator is tried again.
     pub longest_retry: Duration,
-    /// The time after which a task that waits gives up if no accelerator can be reached. A task waits for any time while
-    /// accelerators are only busy. `None`: tasks never give up.
+    /// The time after which a waiting task gives up if no accelerator can be reached, or `None` if tasks never give up. While
+    /// an accelerator can be reached and all sessions are in use, tasks wait without a limit.
     pub give_up_after: Option<Duration>,
 }
 
@@ -51,8 +51,8 @@ pub enum Repeat {
     /// Work is done again only if no call of it was posted, so that no accelerator can have executed it.
     #[default]
     Never,
-    /// Work is done again, with another session, at most this number of times. An accelerator may then have executed a
-    /// call of it that is made again.
+    /// Work is done again, with another session, at most this number of times. A call of the work can then be executed
+    /// more than once.
     IfLost(u32),
 }
 
@@ -80,8 +80,8 @@ pub struct AcceleratorCounters {
     pub in_use: usize,
     /// The number of sessions that are open and that no task has.
     pub idle: usize,
-    /// How many sessions tasks have got.
-    pub lent: u64,
+    /// How many times a task has got a session.
+    pub acquired: u64,
     /// How many sessions were set up.
     pub opened: u64,
     /// How many sessions were lost while a task had them.
@@ -178,7 +178,7 @@ impl Accelerators {
         Ok(Self(Arc::new(Pool::new(members, config))))
     }
 
-    /// Returns a session with parameters of the sizes and with the content of `params`. The task waits while all sessions
+    /// Returns a session whose parameters have the sizes and the content of `params`. The task waits while all sessions
     /// are in use. The rest of the parameters, and internal regions, may have bytes of an earlier task.
     ///
     /// # Errors
@@ -188,24 +188,32 @@ impl Accelerators {
     /// # Panics
     /// Panics outside of a runtime of tokio, and in a runtime that was built without `enable_io` and `enable_time`.
     pub async fn session(&self, params: &[Param<'_>]) -> Result<PooledSession, Error> {
-        /// A task does not try for ever to set up a session where others can.
+        let (session, place) = self.open(params).await?;
+        PooledSession::new(session, place)
+    }
+
+    /// Returns an open session with its place, as [`session`](Self::session) does.
+    pub(crate) async fn open(&self, params: &[Param<'_>]) -> Result<(crate::Session, UsedPlace), Error> {
+        /// The maximum number of attempts of a task to set up a session, for each accelerator of the pool. Without this
+        /// limit, a task whose session setup always times out would never end if the setups of other tasks succeed.
         const ATTEMPTS_PER_MEMBER: usize = 4;
         let shapes = shapes(params);
-        let mut place = Asking::new(&self.0);
+        let mut request = PlaceRequest::new(&self.0);
         let mut left = ATTEMPTS_PER_MEMBER * self.0.members.len();
         loop {
-            let Some(member) = place.wait(&shapes).await else {
+            let Some(member) = request.wait(&shapes).await else {
                 return Err(self.0.none_reached());
             };
-            let lent = Lent::new(&self.0, member);
+            let place = Place::new(&self.0, member);
             match self.0.open(member, &shapes).await {
                 Ok(mut session) => {
-                    self.0.lock().roster.reached(member);
+                    self.0.lock().assignment.connected(member);
                     session.fill(params)?;
-                    return Ok(PooledSession::new(session, shapes, lent));
+                    let place = UsedPlace::new(place, shapes, &session);
+                    return Ok((session, place));
                 }
                 Err(error) if is_of_the_accelerator(&error) => {
-                    lent.fail(error)?;
+                    place.fail(error)?;
                     left -= 1;
                     if left == 0 {
                         return Err(self.0.none_reached());
@@ -233,7 +241,7 @@ impl Accelerators {
         let mut attempts = Attempts::new(repeat);
         loop {
             let mut session = self.session(params).await?;
-            let posted = session.note_posted();
+            let posted = session.posted_flag();
             let error = match work(session).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
@@ -253,46 +261,44 @@ impl Accelerators {
     pub fn counters(&self) -> PoolCounters {
         let state = self.0.lock();
         let mut counters = state.counters.clone();
-        counters.waiting = state.roster.waiting();
+        counters.waiting = state.assignment.queued();
         for (member, counters) in counters.accelerators.iter_mut().enumerate() {
-            (counters.in_use, counters.is_reachable) = state.roster.load(member);
+            (counters.in_use, counters.is_reachable) = state.assignment.load(member);
             counters.idle = state.idle[member].len();
         }
         counters
     }
 }
 
-/// Counts the attempts at some work.
+/// Counts how often work was done, and says whether it must be done again. [`Accelerators::run`] uses it; programs that
+/// repeat their work themselves can use it, too.
 #[derive(Debug)]
-pub(crate) struct Attempts {
-    left: u32,
-    /// The number of attempts of which no call was posted. An accelerator that ends sessions as soon as they are open
-    /// would otherwise be tried forever.
+pub struct Attempts {
+    /// How often the work may still be done again after a call was posted.
+    posted: u32,
+    /// How often the work may still be done again if no call was posted. There is a limit, because an accelerator can end
+    /// each session as soon as the session is set up.
     unposted: u32,
 }
 
 impl Attempts {
-    const MOST_UNPOSTED: u32 = 8;
-
-    pub(crate) fn new(repeat: Repeat) -> Self {
-        let left = match repeat {
+    /// Makes the counts for work that is done again as `repeat` says.
+    pub fn new(repeat: Repeat) -> Self {
+        /// How often work of which no call was posted is done again.
+        const UNPOSTED: u32 = 8;
+        let posted = match repeat {
             Repeat::Never => 0,
             Repeat::IfLost(times) => times,
         };
-        Self { left, unposted: 0 }
+        Self { posted, unposted: UNPOSTED }
     }
 
-    /// Returns true if the work is to be done again after `error`. `posted` says whether a call of it was posted.
-    pub(crate) fn again(&mut self, error: &Error, posted: bool) -> bool {
+    /// Returns true if the work must be done again after `error`. `posted` says whether a call of the work was posted.
+    pub fn again(&mut self, error: &Error, posted: bool) -> bool {
         if !matches!(error, Error::PeerGone { .. }) {
             return false;
         }
-        let left = if posted {
-            &mut self.left
-        } else {
-            self.unposted += 1;
-            return self.unposted < Self::MOST_UNPOSTED;
-        };
+        let left = if posted { &mut self.posted } else { &mut self.unposted };
         let again = *left > 0;
         *left = left.saturating_sub(1);
         again
@@ -306,7 +312,7 @@ impl AcceleratorCounters {
             is_reachable: true,
             in_use: 0,
             idle: 0,
-            lent: 0,
+            acquired: 0,
             opened: 0,
             lost: 0,
             failed: 0,

@@ -24,15 +24,14 @@
 //! is dropped leaves its session in a state that says so, see [Cancellation](Session#cancellation).
 
 mod accelerators;
+mod assignment;
 mod places;
 mod pool;
 mod readiness;
-mod roster;
 mod session;
 
-pub(crate) use accelerators::Attempts;
-pub use accelerators::{AcceleratorCounters, Accelerators, PoolConfig, PoolCounters, Repeat};
-pub(crate) use places::BlockingPlace;
+pub use accelerators::{AcceleratorCounters, Accelerators, Attempts, PoolConfig, PoolCounters, Repeat};
 pub use places::PooledSession;
+pub(crate) use places::UsedPlace;
 pub use readiness::Readiness;
 pub use session::{Outcome, Session, SessionState};

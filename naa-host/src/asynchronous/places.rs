@@ -1,4 +1,4 @@
-//! Places of a pool: how a task gets one, and how it is given back.
+//! Places of a pool: how a task gets a place, and how the place is released.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -12,19 +12,19 @@ use tokio::{runtime::Handle, sync::oneshot, time::sleep_until};
 
 use super::{
     Session, SessionState,
+    assignment::{Member, Ticket, Time},
     pool::{Pool, Shapes, is_full},
-    roster::{Member, Ticket, Time},
 };
 use crate::Error;
 
-/// A task that asks for a place.
-pub(super) struct Asking<'a> {
+/// The request of a task for a place. The task may have to repeat it.
+pub(super) struct PlaceRequest<'a> {
     pool: &'a Arc<Pool>,
-    /// The ticket of the task, and the time at which it asked first.
+    /// The ticket of the task, and the time at which the task began to wait; `None` before the first request.
     first: Option<(Ticket, Time)>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> PlaceRequest<'a> {
     pub(super) fn new(pool: &'a Arc<Pool>) -> Self {
         Self { pool, first: None }
     }
@@ -38,12 +38,12 @@ impl<'a> Asking<'a> {
             let state = &mut *guard;
             let ticket = match self.first {
                 Some((ticket, since)) => {
-                    state.roster.ask_again(ticket, since);
+                    state.assignment.requeue(ticket, since);
                     ticket
                 }
                 None => {
                     let now = self.pool.now();
-                    self.first.insert((state.roster.ask(now), now)).0
+                    self.first.insert((state.assignment.enqueue(now), now)).0
                 }
             };
             state.waiting.insert(ticket, sender);
@@ -51,7 +51,7 @@ impl<'a> Asking<'a> {
             state.runtime = Some(runtime);
             ticket
         };
-        let mut waiting = Waiting { pool: self.pool, ticket, receiver: Some(receiver) };
+        let mut queued = Queued { pool: self.pool, ticket, receiver: Some(receiver) };
         let mut deadlines = self.pool.deadline.subscribe();
         self.pool.act();
         loop {
@@ -64,8 +64,8 @@ impl<'a> Asking<'a> {
             };
             tokio::select! {
                 biased;
-                answer = waiting.receiver.as_mut()? => {
-                    waiting.receiver = None;
+                answer = queued.receiver.as_mut()? => {
+                    queued.receiver = None;
                     return answer.ok().flatten();
                 }
                 _ = deadlines.changed() => {}
@@ -75,63 +75,63 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// A task that waits for the answer of the pool. If it is dropped before, the task leaves the queue.
-struct Waiting<'a> {
+/// A task in the queue for places. If it is dropped before the task got an answer, the task is removed from the queue.
+struct Queued<'a> {
     pool: &'a Arc<Pool>,
     ticket: Ticket,
-    /// `None` when the answer was received.
+    /// The channel on which the answer arrives; `None` after the answer was received.
     receiver: Option<oneshot::Receiver<Option<Member>>>,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let Some(mut receiver) = self.receiver.take() else { return };
         let mut state = self.pool.lock();
-        state.roster.leave(self.ticket);
+        state.assignment.remove(self.ticket);
         state.waiting.remove(&self.ticket);
-        // The pool may have given the task a place at the same moment.
+        // The pool may have given the task a place just before this task took the lock.
         if let Ok(Some(member)) = receiver.try_recv() {
-            state.roster.returned(member);
+            state.assignment.released(member);
         }
         drop(state);
         self.pool.act();
     }
 }
 
-/// A place that a task has. It is given back when it is dropped.
+/// A place that a task has on an accelerator. A place that is dropped is released.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct Place {
     pool: Arc<Pool>,
     member: Member,
-    /// True if the place was given back.
-    is_over: bool,
+    is_released: bool,
 }
 
-impl Lent {
+impl Place {
     pub(super) fn new(pool: &Arc<Pool>, member: Member) -> Self {
-        Self { pool: pool.clone(), member, is_over: false }
+        Self { pool: pool.clone(), member, is_released: false }
     }
 
-    /// Gives the place back because no session could be set up. Returns the error if no other accelerator need be tried.
+    /// Releases the place because session setup failed with `error`. Returns the error if the task must not try another
+    /// place.
     pub(super) fn fail(mut self, error: Error) -> Result<(), Error> {
-        self.is_over = true;
+        self.is_released = true;
         let (pool, member, now) = (self.pool.clone(), self.member, self.pool.now());
         let mut closed = Vec::new();
         let mut guard = pool.lock();
         let state = &mut *guard;
         state.counters.accelerators[member].failed += 1;
-        let is_alone = state.roster.load(member).0 == 1;
+        let is_alone = state.assignment.load(member).0 == 1;
         let result = match error {
-            // The accelerator refuses the regions although this pool has no other session with it.
+            // The pool has no other session with the accelerator, so the regions themselves must be the problem.
             Error::Peer { .. } if is_alone => {
-                state.roster.returned(member);
+                state.assignment.released(member);
                 Err(error)
             }
             error => {
                 if is_full(&error) {
-                    state.roster.full(member, now, pool.dice(now));
+                    state.assignment.full(member, now, pool.random_number(now));
                 } else {
-                    state.roster.lost(member, now, pool.dice(now));
+                    state.assignment.unreachable(member, now, pool.random_number(now));
                     closed.append(&mut state.idle[member]);
                 }
                 state.errors[member] = Some(Arc::new(error));
@@ -144,108 +144,97 @@ impl Lent {
         result
     }
 
-    /// Gives the place back with its session.
-    fn give_back(mut self, shapes: Shapes, session: Session) {
-        self.is_over = true;
+    /// Releases the place together with its session.
+    fn release(mut self, shapes: Shapes, session: crate::Session) {
+        self.is_released = true;
         let (pool, member, now) = (self.pool.clone(), self.member, self.pool.now());
         let mut closed = Vec::new();
         let mut guard = pool.lock();
         let state = &mut *guard;
         let counters = &mut state.counters.accelerators[member];
-        match session.state() {
+        match SessionState::of(&session) {
             SessionState::Idle => {
                 closed.extend(pool.keep(state, member, shapes, session));
-                state.roster.returned(member);
-            }
-            SessionState::InCall => {
-                counters.given_up += 1;
-                closed.push(session.into_blocking());
-                state.roster.returned(member);
+                state.assignment.released(member);
             }
             SessionState::Over if session.is_peer_gone() => {
                 counters.lost += 1;
-                closed.push(session.into_blocking());
+                closed.push(session);
                 // If the accelerator has ended, its other sessions have ended, too.
                 closed.extend(state.idle[member].drain(..).map(|(_, session)| session));
-                state.roster.lost(member, now, pool.dice(now));
+                state.assignment.unreachable(member, now, pool.random_number(now));
             }
-            // A call took too long, or this machine's device failed.
-            SessionState::Over => {
+            // The task left the call before its end, the call took too long, or this machine's device failed.
+            SessionState::InCall | SessionState::Over => {
                 counters.given_up += 1;
-                closed.push(session.into_blocking());
-                state.roster.returned(member);
+                closed.push(session);
+                state.assignment.released(member);
             }
         }
         drop(guard);
-        // Sessions are closed without the lock, because closing talks to the device.
+        // Sessions are closed after the lock was released, because closing a session takes some time.
         drop(closed);
         pool.act();
     }
 }
 
-impl Drop for Lent {
+impl Drop for Place {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.pool.lock().roster.returned(self.member);
+        if !self.is_released {
+            self.pool.lock().assignment.released(self.member);
             self.pool.act();
         }
+    }
+}
+
+/// A place with an open session.
+#[derive(Debug)]
+pub(crate) struct UsedPlace {
+    place: Place,
+    shapes: Shapes,
+    /// The number of calls that earlier tasks posted on the session.
+    calls_before: u64,
+    /// The flag that says whether the task has posted a call. It is set when the session is released.
+    posted: Option<Arc<AtomicBool>>,
+}
+
+impl UsedPlace {
+    pub(super) fn new(place: Place, shapes: Shapes, session: &crate::Session) -> Self {
+        Self { place, shapes, calls_before: session.calls_posted(), posted: None }
+    }
+
+    /// Returns true if the task has posted a call on its session.
+    pub(crate) fn has_posted(&self, session: &crate::Session) -> bool {
+        session.calls_posted() != self.calls_before
+    }
+
+    /// Releases the place together with its session.
+    pub(crate) fn release(self, session: crate::Session) {
+        if let Some(posted) = &self.posted {
+            posted.store(self.has_posted(&session), Ordering::Relaxed);
+        }
+        self.place.release(self.shapes, session);
     }
 }
 
 /// A session of a pool. When it is dropped, the pool keeps the session for other tasks, unless the session is over or has
 /// a call.
 #[derive(Debug)]
-pub struct PooledSession(Option<Parts>);
-
-/// What a pooled session consists of.
-#[derive(Debug)]
-pub(super) struct Parts {
-    session: Session,
-    shapes: Shapes,
-    lent: Lent,
-    /// The number of calls that were posted before the task got the session.
-    calls: u64,
-    /// Where the drop of the session notes whether the task has posted a call.
-    posted: Option<Arc<AtomicBool>>,
-}
+pub struct PooledSession(Option<(Session, UsedPlace)>);
 
 impl PooledSession {
-    pub(super) fn new(session: Session, shapes: Shapes, lent: Lent) -> Self {
-        let calls = session.calls_posted();
-        Self(Some(Parts { session, shapes, lent, calls, posted: None }))
+    pub(super) fn new(session: crate::Session, place: UsedPlace) -> Result<Self, Error> {
+        // If the runtime cannot watch the session, the session is dropped, and so is the place.
+        Ok(Self(Some((Session::from_blocking(session)?, place))))
     }
 
-    /// Returns a flag that says whether a call was posted, once the session was dropped; until then it is true.
-    pub(super) fn note_posted(&mut self) -> Arc<AtomicBool> {
+    /// Returns a flag. After the session was dropped, the flag says whether a call was posted. Before, it is true.
+    pub(super) fn posted_flag(&mut self) -> Arc<AtomicBool> {
         let posted = Arc::new(AtomicBool::new(true));
-        if let Some(parts) = &mut self.0 {
-            parts.posted = Some(posted.clone());
+        if let Some((_, place)) = &mut self.0 {
+            place.posted = Some(posted.clone());
         }
         posted
-    }
-
-    /// Takes the pooled session apart, so that a blocking program can use the session.
-    pub(crate) fn into_blocking(mut self) -> (crate::Session, BlockingPlace) {
-        let Parts { session, shapes, lent, .. } =
-            self.0.take().expect("only `drop` and this method take the parts");
-        (session.into_blocking(), BlockingPlace { shapes, lent })
-    }
-}
-
-/// The place of a session that a blocking program uses.
-#[derive(Debug)]
-pub(crate) struct BlockingPlace {
-    shapes: Shapes,
-    lent: Lent,
-}
-
-impl BlockingPlace {
-    /// Gives the place back with its session. The calling thread must have entered the pool's runtime.
-    pub(crate) fn give_back(self, session: crate::Session) {
-        // If the session cannot be watched any more, it is closed, and its place is free.
-        if let Ok(session) = Session::from_blocking(session) {
-            self.lent.give_back(self.shapes, session);
-        }
     }
 }
 
@@ -253,23 +242,20 @@ impl Deref for PooledSession {
     type Target = Session;
 
     fn deref(&self) -> &Session {
-        &self.0.as_ref().expect("only `drop` takes the parts").session
+        &self.0.as_ref().expect("only `drop` takes the session").0
     }
 }
 
 impl DerefMut for PooledSession {
     fn deref_mut(&mut self) -> &mut Session {
-        &mut self.0.as_mut().expect("only `drop` takes the parts").session
+        &mut self.0.as_mut().expect("only `drop` takes the session").0
     }
 }
 
 impl Drop for PooledSession {
     fn drop(&mut self) {
-        if let Some(Parts { session, shapes, lent, calls, posted }) = self.0.take() {
-            if let Some(posted) = posted {
-                posted.store(session.calls_posted() != calls, Ordering::Relaxed);
-            }
-            lent.give_back(shapes, session);
+        if let Some((session, place)) = self.0.take() {
+            place.release(session.into_blocking());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a pool, and what is done to it.
+//! The state of a pool of accelerators, and the actions that change it.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     AcceleratorCounters, PoolConfig, PoolCounters, Session,
-    roster::{Action, Member, Roster, Rules, Ticket, Time},
+    assignment::{Action, Assignment, Member, Rules, Ticket, Time},
     session::LastDevice,
 };
 use crate::{CallTimeout, Claim, Error, Param, error::Party};
@@ -26,7 +26,8 @@ pub(super) struct Pool {
     pub(super) config: PoolConfig,
     pub(super) members: Vec<PoolMember>,
     pub(super) start: Instant,
-    /// The next time at which the roster must be asked what to do. Each task that waits sleeps until then.
+    /// The deadline of the assignment. Each task that waits for a place sleeps until this time, and then calls
+    /// [`Pool::act`].
     pub(super) deadline: watch::Sender<Option<Time>>,
     /// The source of random numbers for delays.
     pub(super) random: RandomState,
@@ -37,30 +38,32 @@ pub(super) struct Pool {
 pub(super) struct PoolMember {
     pub(super) device: LastDevice,
     pub(super) peer: SocketAddr,
-    /// The number of sessions that tasks may have at a time. There are never more idle ones.
+    /// The maximum number of sessions that tasks may have at a time. The pool keeps at most this number of idle sessions.
     pub(super) limit: usize,
-    /// The exclusive use of the entry of `NAA_SPEC`.
+    /// The exclusive use of an accelerator that `NAA_SPEC` lists.
     pub(super) _claim: Option<Claim>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) roster: Roster,
-    /// The open sessions of each accelerator that no task has, with the shapes of their parameters. The last one was used
-    /// last. They do not belong to a runtime, because the next task may run on another one.
+    pub(super) assignment: Assignment,
+    /// The idle sessions of each accelerator, with the shapes of their parameters, in the order in which they became idle.
+    /// An idle session is open, and no task has it. Idle sessions are blocking sessions, because the next task may run on
+    /// another runtime.
     pub(super) idle: Vec<Vec<(Shapes, crate::Session)>>,
-    /// The tasks that wait, each with the way to tell it its accelerator. `None` says that the task must give up.
+    /// The channels to the tasks that wait for a place. A task gets the number of its accelerator, or `None` if it must
+    /// give up.
     pub(super) waiting: BTreeMap<Ticket, oneshot::Sender<Option<Member>>>,
-    /// The shapes of the last task that asked. An attempt to reach an accelerator sets up a session with them.
+    /// The shapes for which a task has last asked. An attempt to connect to an accelerator again uses these shapes.
     pub(super) last_shapes: Shapes,
-    /// The last error of each accelerator that failed.
+    /// The last error of each accelerator, or `None` if no session setup with the accelerator has failed.
     pub(super) errors: Vec<Option<Arc<Error>>>,
     pub(super) counters: PoolCounters,
-    /// The runtime of the last task that asked. Accelerators are tried again there.
+    /// The runtime of the task that has last asked for a place. Attempts to connect again run as tasks of this runtime.
     pub(super) runtime: Option<Handle>,
 }
 
-/// The sizes and directions of parameters, without content.
+/// The parameters of a session without their content. Sessions with the same shapes can take the place of each other.
 pub(super) type Shapes = Arc<[Param<'static>]>;
 
 pub(super) fn shapes(params: &[Param<'_>]) -> Shapes {
@@ -72,7 +75,7 @@ fn is_same(some: &[Param<'_>], others: &[Param<'_>]) -> bool {
     some.len() == others.len() && some.iter().map(shape).eq(others.iter().map(shape))
 }
 
-/// Returns true if another accelerator may do where this one failed to set up a session.
+/// Returns true if the error concerns the accelerator, so that another accelerator may work.
 pub(super) fn is_of_the_accelerator(error: &Error) -> bool {
     matches!(
         error,
@@ -84,7 +87,7 @@ pub(super) fn is_of_the_accelerator(error: &Error) -> bool {
     )
 }
 
-/// Returns true if the accelerator answered that it accepts no further session.
+/// Returns true if the accelerator refused a session in a way that it also uses when it is full.
 pub(super) fn is_full(error: &Error) -> bool {
     use verbs::RejectReason;
     let full = [RejectReason::NO_QP, RejectReason::NO_RESOURCES, RejectReason::CONSUMER_DEFINED];
@@ -97,18 +100,18 @@ pub(super) fn is_full(error: &Error) -> bool {
 
 impl Pool {
     pub(super) fn new(members: Vec<PoolMember>, config: PoolConfig) -> Self {
-        /// Longer than an attempt takes, besides connecting.
+        /// An attempt to connect again takes at most the session's setup time and this time.
         const SLACK: Duration = Duration::from_secs(5);
         let bounded = |time: Duration| time.clamp(Duration::from_millis(1), CallTimeout::LONGEST);
         let rules = Rules {
             first_delay: bounded(config.first_retry),
             longest_delay: bounded(config.longest_retry),
-            patience: config.give_up_after.map(|time| time.min(CallTimeout::LONGEST)),
-            scout_time: bounded(config.session.setup_timeout) + SLACK,
+            give_up_after: config.give_up_after.map(|time| time.min(CallTimeout::LONGEST)),
+            reconnect_limit: bounded(config.session.setup_timeout) + SLACK,
         };
         let counters = members.iter().map(|member| AcceleratorCounters::of(member.peer)).collect();
         let state = State {
-            roster: Roster::new(members.iter().map(|member| member.limit), rules),
+            assignment: Assignment::new(members.iter().map(|member| member.limit), rules),
             idle: members.iter().map(|_| Vec::new()).collect(),
             waiting: BTreeMap::new(),
             last_shapes: Shapes::from([]),
@@ -129,38 +132,38 @@ impl Pool {
         self.start.elapsed()
     }
 
-    pub(super) fn dice(&self, salt: Duration) -> u32 {
+    pub(super) fn random_number(&self, salt: Duration) -> u32 {
         let mut hasher = self.random.build_hasher();
         hasher.write_u128(salt.as_nanos());
         hasher.finish() as u32
     }
 
-    /// Does what the roster says. The lock must be free: a runtime that has shut down drops new tasks at once, and a
-    /// dropped attempt to reach an accelerator takes the lock.
+    /// Carries out the actions of the assignment. The calling thread must not have the lock: if the runtime has shut down,
+    /// it drops a new task at once, and dropping a [`Reconnection`] takes the lock.
     pub(super) fn act(self: &Arc<Self>) {
         let now = self.now();
-        let mut scouts = Vec::new();
+        let mut reconnect = Vec::new();
         let mut guard = self.lock();
         let state = &mut *guard;
-        while let Some(action) = state.roster.next(now) {
+        while let Some(action) = state.assignment.next(now) {
             match action {
-                Action::Lend(ticket, member) => {
-                    // The task may have left at the same moment.
+                Action::Assign(ticket, member) => {
+                    // The future of the task may have been dropped at the same moment.
                     let sent = state.waiting.remove(&ticket).map(|sender| sender.send(Some(member)));
                     if sent.is_some_and(|sent| sent.is_ok()) {
-                        state.counters.accelerators[member].lent += 1;
+                        state.counters.accelerators[member].acquired += 1;
                     } else {
-                        state.roster.returned(member);
+                        state.assignment.released(member);
                     }
                 }
                 Action::GiveUp(ticket) => {
                     state.counters.given_up += 1;
                     let _ = state.waiting.remove(&ticket).map(|sender| sender.send(None));
                 }
-                Action::Scout(member) => scouts.push((member, state.last_shapes.clone())),
+                Action::Reconnect(member) => reconnect.push((member, state.last_shapes.clone())),
             }
         }
-        let deadline = state.roster.deadline();
+        let deadline = state.assignment.deadline();
         self.deadline.send_if_modified(|former| {
             let changes = *former != deadline;
             *former = deadline;
@@ -168,50 +171,49 @@ impl Pool {
         });
         let runtime = state.runtime.clone();
         drop(guard);
-        for (member, shapes) in scouts {
+        for (member, shapes) in reconnect {
             if let Some(runtime) = &runtime {
-                self.scout(runtime, member, shapes);
+                self.reconnect(runtime, member, shapes);
             }
         }
     }
 
-    /// Tries in a task of its own whether an accelerator can be reached.
-    fn scout(self: &Arc<Self>, runtime: &Handle, member: Member, shapes: Shapes) {
-        let scouting = Scouting { pool: Arc::downgrade(self), member };
+    /// Starts a task that tries to connect to an accelerator again.
+    fn reconnect(self: &Arc<Self>, runtime: &Handle, member: Member, shapes: Shapes) {
+        let reconnection = Reconnection { pool: Arc::downgrade(self), member };
         let PoolMember { device, peer, .. } = &self.members[member];
         let (device, peer, config) = (device.get().clone(), *peer, self.config.session.clone());
-        // The task does not keep the pool: if the pool is dropped, nobody needs the session.
+        // The task has no strong reference to the pool, because nobody needs the session after the pool was dropped.
         runtime.spawn(async move {
             let mut session = Session::connect(&device, peer, &shapes, &config).await;
-            if session.as_ref().is_err_and(is_full) && scouting.close_idle() {
+            if session.as_ref().is_err_and(is_full) && reconnection.close_idle() {
                 session = Session::connect(&device, peer, &shapes, &config).await;
             }
-            scouting.done(session.map(|session| (shapes, session)));
+            reconnection.report(session.map(|session| (shapes, session.into_blocking())));
         });
     }
 
-    /// Returns an idle session with these shapes, or sets one up on a place that a task has.
-    pub(super) async fn open(&self, member: Member, shapes: &Shapes) -> Result<Session, Error> {
+    /// Returns an idle session with these shapes, or sets up a new session. The calling task must have a place on the
+    /// accelerator.
+    pub(super) async fn open(&self, member: Member, shapes: &Shapes) -> Result<crate::Session, Error> {
         while let Some(mut session) = self.take_idle(member, shapes) {
-            // The accelerator may have ended while the session was idle.
+            // The accelerator may have ended the session while it was idle.
             if session.is_alive() {
-                return Session::from_blocking(session);
+                return Ok(session);
             }
         }
-        // Sessions with other shapes give way to this one.
+        // A new session is needed, so idle sessions with other shapes are closed if there are too many sessions.
         drop(self.take_surplus(member));
         let connect = || {
             let PoolMember { device, peer, .. } = &self.members[member];
             Session::connect(device.get(), *peer, shapes, &self.config.session)
         };
-        let result = match connect().await {
+        let session = match connect().await {
             Err(error) if is_full(&error) && self.close_idle(member) => connect().await,
             result => result,
-        };
-        if result.is_ok() {
-            self.lock().counters.accelerators[member].opened += 1;
-        }
-        result
+        }?;
+        self.lock().counters.accelerators[member].opened += 1;
+        Ok(session.into_blocking())
     }
 
     fn take_idle(&self, member: Member, shapes: &Shapes) -> Option<crate::Session> {
@@ -221,13 +223,13 @@ impl Pool {
         Some(idle.remove(at).1)
     }
 
-    /// Takes the idle sessions that were not used for the longest time, so many that all sessions of the accelerator are
-    /// not more than its limit.
+    /// Removes the sessions that have been idle for the longest time, until the pool has no more sessions with the
+    /// accelerator than its limit. Returns the removed sessions.
     fn take_surplus(&self, member: Member) -> Vec<(Shapes, crate::Session)> {
         let mut state = self.lock();
-        let (lent, _) = state.roster.load(member);
+        let (in_use, _) = state.assignment.load(member);
         let idle = &mut state.idle[member];
-        let surplus = (lent + idle.len()).saturating_sub(self.members[member].limit);
+        let surplus = (in_use + idle.len()).saturating_sub(self.members[member].limit);
         idle.drain(..surplus.min(idle.len())).collect()
     }
 
@@ -250,9 +252,8 @@ impl Pool {
         state: &mut State,
         member: Member,
         shapes: Shapes,
-        session: Session,
+        mut session: crate::Session,
     ) -> Option<crate::Session> {
-        let mut session = session.into_blocking();
         // A single-send parameter would not be sent again.
         if shapes.iter().any(|param| param.flags.contains(RegionFlags::SINGLE_SEND)) {
             return Some(session);
@@ -260,36 +261,36 @@ impl Pool {
         session.reset(&self.config.session);
         let idle = &mut state.idle[member];
         idle.push((shapes, session));
-        // The session that was not used for the longest time is the first.
+        // The first session has been idle for the longest time.
         (idle.len() > self.members[member].limit).then(|| idle.remove(0).1)
     }
 }
 
-/// An attempt to reach an accelerator again. If the attempt is dropped, it has failed.
-struct Scouting {
+/// An attempt to connect to an accelerator again. If it is dropped before its result was reported, it has failed.
+struct Reconnection {
     pool: Weak<Pool>,
     member: Member,
 }
 
-impl Scouting {
+impl Reconnection {
     /// Closes the idle sessions of the accelerator; returns false if there are none.
     fn close_idle(&self) -> bool {
         self.pool.upgrade().is_some_and(|pool| pool.close_idle(self.member))
     }
 
-    fn done(mut self, result: Result<(Shapes, Session), Error>) {
+    fn report(mut self, result: Result<(Shapes, crate::Session), Error>) {
         self.end(result);
-        // Nothing is left for `drop` to report.
+        // The result is reported, so `drop` must not report a failure.
         self.pool = Weak::new();
     }
 
-    fn end(&self, result: Result<(Shapes, Session), Error>) {
+    fn end(&self, result: Result<(Shapes, crate::Session), Error>) {
         let Some(pool) = self.pool.upgrade() else { return };
         let (member, now) = (self.member, pool.now());
         let mut guard = pool.lock();
         let state = &mut *guard;
-        // An accelerator that refuses the regions of the last task can be reached.
-        let is_reached = matches!(result, Ok(_) | Err(Error::Peer { .. }));
+        // If the accelerator refuses the regions, it can be reached: another task may ask for other regions.
+        let is_connected = matches!(result, Ok(_) | Err(Error::Peer { .. }));
         let counters = &mut state.counters.accelerators[member];
         let surplus = match result {
             Ok((shapes, session)) => {
@@ -302,14 +303,14 @@ impl Scouting {
                 None
             }
         };
-        state.roster.scouted(member, is_reached, now, pool.dice(now));
+        state.assignment.reconnected(member, is_connected, now, pool.random_number(now));
         drop(guard);
         drop(surplus);
         pool.act();
     }
 }
 
-impl Drop for Scouting {
+impl Drop for Reconnection {
     fn drop(&mut self) {
         let ended = std::io::Error::other("the attempt was cut off, because the runtime shuts down");
         self.end(Err(verbs::Error::io("cannot reach the accelerator", ended).into()));

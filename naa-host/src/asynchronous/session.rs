@@ -12,12 +12,9 @@ use verbs::WaitMode;
 
 use super::readiness::Readiness;
 use crate::{
-    Buffer, CallOutcome, Device, Error, Param, SessionConfig, SessionSetup, SetupStage, clock, device,
+    Buffer, CallOutcome, Device, Error, Param, SessionConfig, SessionSetup, SetupStage, any::SPIN, clock,
+    device,
 };
-
-/// The time for which a task with [`WaitMode::Adaptive`] looks for the response before it sleeps. Between two looks, the
-/// task lets other tasks run.
-const SPIN: Duration = Duration::from_micros(50);
 
 /// Says whether a session has a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +73,17 @@ pub struct Session {
     session: crate::Session,
     // This field is the last, because the device is closed after the session.
     _device: LastDevice,
+}
+
+impl SessionState {
+    /// Returns the state of a session.
+    pub(super) fn of(session: &crate::Session) -> Self {
+        match session {
+            session if session.is_in_call() => Self::InCall,
+            session if session.is_over() => Self::Over,
+            _ => Self::Idle,
+        }
+    }
 }
 
 impl Session {
@@ -144,7 +152,7 @@ impl Session {
         Ok(Self { ready, session, _device })
     }
 
-    /// Makes a session whose calls are awaited of a blocking one. If the blocking session has a call,
+    /// Turns a blocking session into a session whose calls are awaited. If the blocking session has a call,
     /// [`outcome`](Self::outcome) awaits its end.
     ///
     /// # Errors
@@ -224,18 +232,9 @@ impl Session {
         }
     }
 
-    /// Fills the parameters with the content of `params`, which must have the same sizes.
-    pub(super) fn fill(&mut self, params: &[Param<'_>]) -> Result<(), Error> {
-        self.session.fill(params)
-    }
-
     /// Says whether the session has a call.
     pub fn state(&self) -> SessionState {
-        match &self.session {
-            session if session.is_in_call() => SessionState::InCall,
-            session if session.is_over() => SessionState::Over,
-            _ => SessionState::Idle,
-        }
+        SessionState::of(&self.session)
     }
 
     /// Disconnects without waiting for the accelerator's confirmation. If a call is running, the call is given up.

@@ -1,4 +1,4 @@
-//! What sessions that are awaited, and pools, need of a session.
+//! Methods of a session that only async sessions and pools use.
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
@@ -31,7 +31,7 @@ impl Session {
         self.not_over().is_ok()
     }
 
-    /// Makes the settings that a program can change those of `config` again, so that another task can use the session.
+    /// Sets the settings that a program can change back to those of `config`, so that another task can use the session.
     pub(crate) fn reset(&mut self, config: &SessionConfig) {
         self.parts.fill(None);
         self.wait = config.wait;
@@ -43,7 +43,7 @@ impl Session {
 
     /// Fills the parameters with the content of `params`, which must have the same sizes.
     pub(crate) fn fill(&mut self, params: &[Param<'_>]) -> Result<(), Error> {
-        self.regions.fill(&params.iter().filter(|param| !param.is_internal()).collect::<Vec<_>>())
+        self.regions.fill(params)
     }
 
     pub(crate) fn device(&self) -> &Device {

@@ -52,7 +52,7 @@ async fn main() -> Result<(), Failure> {
 
     let counters = pool.counters();
     for accelerator in &counters.accelerators {
-        println!("{}: {} calls, {} lost", accelerator.peer, accelerator.lent, accelerator.lost);
+        println!("{}: {} calls, {} lost", accelerator.peer, accelerator.acquired, accelerator.lost);
     }
     println!("{done} of {CALLS} calls done, {} of them made again", counters.repeated);
     Ok(())
