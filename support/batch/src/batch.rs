@@ -11,13 +11,16 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use naa_host::Error;
+use naa_host::{
+    Error,
+    asynchronous::{Attempts, Repeat},
+};
 
 use crate::{
     Call,
     files::InputFile,
     names::{self, Files, Item},
-    offload::{BatchRegions, Caller, Repeats, Times},
+    offload::{BatchRegions, Caller, Times, again},
     output::{self, ResultOutput},
     plan::{self, Plan},
     progress::{Flag, Progress as _},
@@ -194,12 +197,12 @@ impl<'a> Batch<'a> {
 
     /// Offloads a file, again while its accelerator is lost and the settings permit it.
     fn offload_again(&self, caller: &mut Caller<'_>, index: usize) -> (Report, Option<anyhow::Error>) {
-        let mut repeats = Repeats::new(self.call.settings.repeat_lost);
+        let mut attempts = Attempts::new(Repeat::IfLost(self.call.settings.repeat_lost));
         // A pipe cannot be read again.
         let is_file = self.items[index].input.metadata().is_ok_and(|meta| meta.is_file());
         loop {
             let (report, error) = self.offload(caller, index);
-            if !is_file || !error.as_ref().is_some_and(|error| repeats.again(error)) {
+            if !is_file || !error.as_ref().is_some_and(|error| again(&mut attempts, error)) {
                 return (report, error);
             }
         }

@@ -13,7 +13,9 @@ use mrsp::{
     FunctionCode, ReturnCode, U24,
     builtin::{Arguments, BLOCK_BYTES},
 };
-use naa_host::{Accelerators, Device, Error, Param, PooledSession, Session, SessionConfig};
+use naa_host::{
+    Accelerators, Device, Error, Param, PooledSession, Session, SessionConfig, asynchronous::Attempts,
+};
 
 use crate::{
     files::InputFile,
@@ -66,31 +68,12 @@ impl DerefMut for Connected {
     }
 }
 
-/// Counts how often the call of a file may be made again because its accelerator was lost.
-#[derive(Debug)]
-pub(crate) struct Repeats {
-    /// The number of times that a call may be repeated that an accelerator may have executed.
-    posted: u32,
-    /// The number of times that it may be repeated because the session was lost before the call.
-    unposted: u32,
-}
-
-impl Repeats {
-    pub(crate) fn new(posted: u32) -> Self {
-        Self { posted, unposted: 8 }
-    }
-
-    /// Returns true if the call may be made again after this error.
-    pub(crate) fn again(&mut self, error: &anyhow::Error) -> bool {
-        let left = match error.downcast_ref() {
-            Some(Error::PeerGone { function: Some(_), .. }) => &mut self.posted,
-            Some(Error::PeerGone { function: None, .. }) => &mut self.unposted,
-            _ => return false,
-        };
-        let again = *left > 0;
-        *left = left.saturating_sub(1);
-        again
-    }
+/// Returns true if the call of a file must be made again after `error`. The session may have been lost before the call was
+/// posted, or during the call.
+pub(crate) fn again(attempts: &mut Attempts, error: &anyhow::Error) -> bool {
+    let lost = error.downcast_ref();
+    let posted = matches!(lost, Some(Error::PeerGone { function: Some(_), .. }));
+    lost.is_some_and(|error| attempts.again(error, posted))
 }
 
 /// The times of one call.
@@ -265,7 +248,7 @@ impl<'a> Caller<'a> {
     pub(crate) fn finalize(self) -> Result<(), Error> {
         match self.open.map(|open| open.session) {
             Some(Connected::Alone(session)) => session.finalize(),
-            // The pool may need the session for others.
+            // Other tasks of the pool may need the session.
             Some(Connected::Pooled(_)) | None => Ok(()),
         }
     }

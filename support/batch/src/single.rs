@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use naa_host::asynchronous::{Attempts, Repeat};
+
 use crate::{
     Call, Phase, Progress, Report,
     files::InputFile,
-    offload::{Caller, Repeats, Times},
+    offload::{Caller, Times, again},
     output::{self, ResultOutput},
     plan::Plan,
 };
@@ -48,10 +50,10 @@ impl<'a> Single<'a> {
     pub fn call(&mut self, progress: &mut dyn Progress) -> anyhow::Result<()> {
         let Self { call, caller, inputs, plan, report, .. } = self;
         let mut times = Times::default();
-        let mut repeats = Repeats::new(call.settings.repeat_lost);
+        let mut attempts = Attempts::new(Repeat::IfLost(call.settings.repeat_lost));
         let called = loop {
             let called = call.make(caller, plan, inputs, &mut times, progress);
-            if !called.as_ref().is_err_and(|error| repeats.again(error)) {
+            if !called.as_ref().is_err_and(|error| again(&mut attempts, error)) {
                 break called;
             }
         };
