@@ -13,7 +13,7 @@ use common::{ServerProcess, TempFolder, naa, run, stderr, text};
 
 const FILES: usize = 30;
 
-/// Files, each with other content. Compressing one takes some hundredths of a second.
+/// Writes files of different content. Compressing a file takes some hundredths of a second.
 fn fill(folder: &TempFolder) -> String {
     let content = text(400_000);
     fs::create_dir_all(folder.file("data")).expect("a folder");
@@ -23,7 +23,7 @@ fn fill(folder: &TempFolder) -> String {
     folder.file("data")
 }
 
-/// Waits until some results are there, or the call has ended.
+/// Waits until some results exist, or the command has ended.
 fn wait_for_results(call: &mut Child, folder: &str) {
     while fs::read_dir(folder).map_or(0, Iterator::count) < 5 {
         if call.try_wait().expect("it runs").is_some() {
@@ -48,13 +48,13 @@ fn files_go_to_several_servers_of_which_one_is_killed() {
         ["call", "zstd-compress", "--level", "15", "--repeat-lost", "--in-dir", &data, "--out-dir", &packed];
     let mut call = naa(&[&call[..], &to].concat());
     let mut call = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    // When some results are there, one of the servers dies.
+    // One of the servers is killed when some results exist.
     wait_for_results(&mut call, &packed);
     servers[1].process.kill();
     let output = call.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(fs::read_dir(&packed).expect("a folder").count(), FILES);
-    // The dead one is still named: it is left out.
+    // The command still names the dead server, and uses only the others.
     let unpacked = folder.file("unpacked");
     let call = ["call", "zstd-decompress", "--in-dir", &packed, "--out-dir", &unpacked];
     let output = run(&[&call[..], &to].concat());

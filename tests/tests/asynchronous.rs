@@ -85,7 +85,7 @@ fn ran_alone(test: &str) -> bool {
     true
 }
 
-/// Waits for what comes about soon.
+/// Waits until a condition is true. Panics if that takes long.
 async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !holds() {
@@ -142,7 +142,7 @@ fn a_call_that_was_left_goes_on_and_can_be_awaited_later() {
             let left = timeout(10 * MS, session.call_with(LATER, millis(1500))).await;
             assert!(left.is_err());
             assert_eq!(session.state(), SessionState::InCall);
-            // The bytes belong to the call, whoever asks for them.
+            // While the call runs, every access to the bytes is refused.
             assert!(matches!(session.bytes(0, ..), Err(Error::InCall)));
             assert!(matches!(session.slice_mut(0), Err(Error::InCall)));
             assert!(matches!(session.write(0, 0, &[1]), Err(Error::InCall)));
@@ -171,7 +171,7 @@ fn memory_that_is_back_is_not_written_by_a_call_that_was_given_up() {
         buffers[0].write(0, &[0xab; 4096]);
         tokio::time::sleep(1000 * MS).await;
         assert_eq!(buffers[0].to_vec(), [0xab; 4096]);
-        // The memory serves another session.
+        // Another session can use the memory.
         let mut session =
             Session::connect_with(&device, front.address(), &params, buffers, &config).await.unwrap();
         session.call(LATER).await.unwrap();
@@ -286,7 +286,8 @@ fn polls<F: Future>(future: F, left: u32) -> Polls<F> {
     Polls { future: Box::pin(future), left }
 }
 
-/// One life of a session, which a seed cuts off at random polls. Everything that it got back must stay as it is.
+/// Uses one session whose futures are dropped after random numbers of polls, which `seed` determines. Memory that the
+/// session has returned must not change afterwards.
 async fn cut_off(seed: u64, device: &Device, server: SocketAddr) {
     const LEN: usize = 2048;
     let mut random = Random::new(seed, 0);
@@ -354,7 +355,7 @@ fn a_session_may_be_cut_off_at_every_await() {
         one(0).await;
         let before = descriptors();
         for first in (0..seeds).step_by(8) {
-            // Several at once, so that their packets mix.
+            // Several sessions run at the same time, so that their packets mix.
             let mut lives = Vec::new();
             for seed in first..(first + 8).min(seeds) {
                 lives.push(tokio::spawn(one(seed)));
@@ -363,7 +364,7 @@ fn a_session_may_be_cut_off_at_every_await() {
                 life.await.unwrap();
             }
         }
-        // The device may still hear from peers, but no session is left.
+        // The device may still get packets from peers, but it has no session any more.
         let server = &front.server;
         eventually("no session is left", || server.stats().sessions.get() == 0).await;
         eventually("no memory is left", || server.memory_used() == 0).await;
@@ -390,7 +391,7 @@ fn a_runtime_may_end_in_the_middle_of_calls() {
         runtime.block_on(async { tokio::time::sleep(100 * MS).await });
         let outside = runtime.block_on(open(&device, front.address(), 64));
         runtime.shutdown_timeout(Duration::from_secs(5));
-        // A session that was kept can be closed, and can block.
+        // A session outlives its runtime: it can be closed, and it can be used as a blocking session.
         let mut outside = outside.into_blocking();
         outside.call(INCREMENT).unwrap();
         outside.finalize().unwrap();
@@ -487,7 +488,7 @@ fn a_lack_of_descriptors_names_the_limit() {
             assert!(sessions.len() < 100, "there is no limit");
         };
         assert!(error.to_string().contains("ulimit -n"), "{error}");
-        // The sessions that are there go on.
+        // The sessions that are open still work.
         for session in &mut sessions {
             session.call(LATER).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Ours: calls that are awaited on tokio.
+//! The side of naa: calls that are awaited on a runtime of tokio.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

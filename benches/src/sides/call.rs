@@ -1,4 +1,4 @@
-//! Ours: calls of a function through sessions.
+//! The side of naa: calls of a function through sessions.
 
 use std::{
     net::SocketAddr,

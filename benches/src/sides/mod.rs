@@ -84,7 +84,7 @@ pub(crate) enum Far {
     Layouts(layouts::Ends),
     UdpPing(Wait),
     Rpc,
-    /// So many servers, each with one thread for calls.
+    /// This number of servers, each with one thread for calls.
     Servers(u32),
     /// Receives EJFAT's events.
     EventSink(ejfat::Load, ejfat::Sink),

@@ -74,7 +74,7 @@ impl Measure for Caller {
     }
 }
 
-/// Calls of so many tasks over one connection, as HTTP/2 has it.
+/// The calls of several tasks over one HTTP/2 connection.
 pub(super) struct Tasks {
     runtime: Runtime,
     channel: Channel,

@@ -45,17 +45,18 @@ pub(super) struct Environment {
     capture: Option<Capture>,
 }
 
-/// A host that gives a call up, as one does whose program has dropped the future of a call and then its session.
+/// Says whether the host gives a call up. A host does so when its program drops the future of a call and then the session.
 #[derive(Debug)]
 enum GivenUp {
     Never,
-    /// So long after this call was posted.
+    /// The host gives the call up when `delay` has passed after call number `call` was posted.
     After {
         call: usize,
         delay: u64,
     },
+    /// The host gives the call up at this time.
     At(u64),
-    /// The host has its memory back. Whatever the accelerator still does fails.
+    /// The host has destroyed its queue pair and owns its memory again. Every further access of the accelerator must fail.
     Done {
         accelerator_failed: bool,
     },
@@ -156,7 +157,7 @@ impl Environment {
         [HOST, NAA].into_iter().try_for_each(|n| self.pump(n))
     }
 
-    /// Gives the call up if the time has come: the queue pair is destroyed, and then the memory is the program's.
+    /// Gives the call up if the time for that has come: destroys the queue pair, and then takes the memory back.
     fn give_up(&mut self) -> Result<(), String> {
         match self.given_up {
             GivenUp::After { call, delay } if self.host.posted == call => {

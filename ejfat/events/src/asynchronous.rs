@@ -14,7 +14,7 @@ use crate::{BridgeAddress, Config, Error, Event, Worker, WorkerCounters};
 /// The events of a bridge, as a [`Stream`].
 ///
 /// An [`Event`] is released when it is dropped, in any order and by any task. An event that is not dropped keeps its slots,
-/// so a program that keeps events slows the bridge down and is never given more than the ring holds. The stream ends
+/// so a program that keeps events slows the bridge down, and it cannot have more events than the ring holds. The stream ends
 /// after its first error. Dropping the stream ends the subscription; events outlive it.
 ///
 /// The stream can be dropped at any `await`: an event that it has not returned is not lost, but still in the worker.

@@ -9,11 +9,12 @@ use naa_events::{Error, Worker, asynchronous::Events};
 use tokio::{runtime::Builder, time::timeout};
 use tokio_stream::StreamExt as _;
 
-/// Longer than anything takes here, also on a busy machine.
+/// A limit that no step of these tests reaches, even on a busy machine.
 const LONG: Duration = Duration::from_secs(20);
 const SLOTS: u64 = 16;
 
-/// Events of many sizes, which tasks give back in another order, more than the ring holds. Then all slots are kept.
+/// Receives more events than the ring holds. Tasks release them in another order than they came. At the end, the program
+/// keeps events until all slots are in use.
 fn stream<M: RingModel + Send>(mut side: BridgeSide<M>, worker: Worker, events: u64) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     thread::scope(|scope| {
@@ -47,7 +48,7 @@ fn stream<M: RingModel + Send>(mut side: BridgeSide<M>, worker: Worker, events: 
                 }
             }
             kept.clear();
-            // A program that keeps all events gets no more, until one is released, by whomever.
+            // A program that keeps all slots gets no further event before it releases one. Any task can release it.
             for _ in 0..SLOTS {
                 kept.push(timeout(LONG, stream.next()).await.unwrap().unwrap().unwrap());
             }

@@ -43,7 +43,7 @@ fn pool(
     config: &SessionConfig,
     sessions: Option<usize>,
 ) -> anyhow::Result<Accelerators> {
-    /// As many files are in work as sessions are asked for, at most.
+    /// The maximum number of files that are in work at a time.
     const MOST: usize = 64;
     let config = PoolConfig {
         session: config.clone(),

@@ -10,15 +10,15 @@ use std::{
 };
 
 const LINES: usize = 40;
-/// Bytes of a line that are kept.
+/// The maximum number of bytes of a line that are kept.
 const LENGTH: usize = 400;
 /// The time that a process which outlived its step may keep the pipe open before its output is given up.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Passes on what a program prints, and keeps its last lines.
 ///
-/// Where a terminal reads the output, the program writes to it directly, because many programs show progress and colours only
-/// there. Then no lines are kept, and a person can scroll back.
+/// If the output goes to a terminal, the program writes to the terminal directly, because many programs show progress and
+/// colours only on a terminal. No lines are kept then, because a person can scroll back.
 #[derive(Debug, Default)]
 pub(super) struct LastLines {
     kept: Arc<Mutex<VecDeque<String>>>,
