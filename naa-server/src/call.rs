@@ -343,11 +343,17 @@ impl<'a> Call<'a> {
         function: impl FnOnce(&mut Call<'_>) -> Result<(), CallFailure>,
     ) -> Result<Vec<Option<Part>>, CallFailure> {
         let mut call = Call::new(regions, user, stop)?;
-        let result = function(&mut call).map(|()| call.produced);
+        let result = function(&mut call).map(|()| call.into_produced());
         // Working copies are copied to the regions even after a failure. The host can get the first bytes of output 0
         // even if the call failed.
         regions.settle();
         result
+    }
+
+    /// Ends the call. Returns the part of each output that is sent to the host, as [`make`](Self::make) does. The caller must
+    /// call [`SessionRegions::settle`] then.
+    pub(crate) fn into_produced(self) -> Vec<Option<Part>> {
+        self.produced
     }
 
     /// Returns the 24 user bits, which the host chose.

@@ -57,7 +57,8 @@ pub struct SourceNetworkCounters {
     pub memory: u64,
     /// The number of sessions that ended because the server refused the memory for their regions.
     pub memory_refused: u64,
-    /// The calls of this source network in the pool: the numbers of waiting, running and abandoned calls.
+    /// The calls of this source network in the pool, and those of async functions: the numbers of waiting, running and
+    /// abandoned calls.
     pub open: Calls,
     /// The number of calls, except calls of function 127, which returns the catalogue.
     pub calls: u64,

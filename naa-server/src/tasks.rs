@@ -1,15 +1,16 @@
 //! Async functions: calls that run as tasks on a runtime of the application, for example because the accelerator is a
 //! front for another service.
 //!
-//! An async function gets copies of the inputs, and returns the outputs, which are copied to the regions. A thread of the
-//! runtime makes both copies, and does nothing else meanwhile; a gibibyte takes some tenths of a second. The copies of the
-//! inputs are charged to the session until the function returns.
+//! An async function gets copies of the inputs, and returns the outputs, which are copied to the regions. The task makes
+//! both copies, and lets other tasks of its runtime run after each mebibyte. The copies of the inputs are charged to the
+//! session until the function returns. With a device that cannot withdraw a host's access to memory, each call also copies
+//! its regions to and from working copies, and the task lets nothing else run meanwhile.
 //!
 //! A task can be dropped at any `await`, and it is dropped when the time of its call is over or when its session ends. A
 //! task that does not come to an `await` for long keeps its regions and its place until it does.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque, hash_map::Entry},
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,12 +27,14 @@ use crate::{
     call::{Call, CallFailure, SessionRegions, Stop},
     function::FunctionInfo,
     memory_budget::Reservation,
-    pool::PoolRefusal,
+    pool::{Calls, PoolRefusal},
 };
 
 /// The time for which the server waits for the end of a task that was dropped because the time of its call is over. A task
 /// ends later only if it does not come to an `await`.
 const GRACE: Duration = Duration::from_millis(500);
+/// The number of bytes after which a task that copies lets other tasks run.
+const PIECE: usize = 1 << 20;
 
 /// A task of the application's runtime.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -147,7 +150,7 @@ impl Reply {
 }
 
 /// Identifies a task of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TaskId(u64);
 
 /// A task that ended.
@@ -162,18 +165,27 @@ pub(crate) struct EndedTask {
 struct RunningTask {
     function: FunctionCode,
     peer: SourceNetwork,
-    deadline: Instant,
     stage: Stage,
     drop_task: DropTask,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    Running,
+    /// The task is dropped at this time.
+    Running(Instant),
     /// The time of the call is over, and the task was dropped. It must end before this time.
     Dropped(Instant),
     /// Nobody waits for the end of the task any more.
     Left,
+}
+
+impl Stage {
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Running(deadline) | Self::Dropped(deadline) => Some(deadline),
+            Self::Left => None,
+        }
+    }
 }
 
 /// What a call of an async function works on.
@@ -184,18 +196,37 @@ pub(crate) struct TaskCall {
     pub(crate) deadline: Instant,
 }
 
+/// The tasks of one function that have not ended. A task that was dropped and has not ended counts, too.
+#[derive(Default)]
+struct FunctionTasks {
+    all: usize,
+    of_peer: HashMap<SourceNetwork, usize>,
+}
+
 /// The tasks of a server that have not ended.
 pub(crate) struct Tasks {
     wake: Arc<dyn Fn() + Send + Sync>,
     ended: Arc<Mutex<VecDeque<EndedTask>>>,
     running: HashMap<TaskId, RunningTask>,
+    functions: HashMap<FunctionCode, FunctionTasks>,
+    peers: HashMap<SourceNetwork, Calls>,
+    /// The deadline of each task for which a session waits.
+    deadlines: BTreeSet<(Instant, TaskId)>,
     next: u64,
 }
 
 impl Tasks {
     /// When a task has ended, its thread calls `wake`.
     pub(crate) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
-        Self { wake, ended: Arc::default(), running: HashMap::new(), next: 0 }
+        Self {
+            wake,
+            ended: Arc::default(),
+            running: HashMap::new(),
+            functions: HashMap::new(),
+            peers: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            next: 0,
+        }
     }
 
     /// Starts a task for a call. If too many calls of the function run, returns the reason and the regions.
@@ -205,14 +236,16 @@ impl Tasks {
         call: TaskCall,
     ) -> Result<TaskId, Box<(PoolRefusal, SessionRegions)>> {
         let (code, peer, deadline) = (function.info.code, call.peer, call.deadline);
-        // A task that was dropped and has not ended counts, too.
-        let of_function = || self.running.values().filter(|task| task.function == code);
-        if of_function().count() >= function.most {
+        let of_function = self.functions.entry(code).or_default();
+        if of_function.all >= function.most {
             return Err(Box::new((PoolRefusal::Tasks, call.regions)));
         }
-        if of_function().filter(|task| task.peer == peer).count() >= (function.most / 2).max(1) {
+        if of_function.of_peer.get(&peer).is_some_and(|&count| count >= (function.most / 2).max(1)) {
             return Err(Box::new((PoolRefusal::TasksOfPeer, call.regions)));
         }
+        of_function.all += 1;
+        *of_function.of_peer.entry(peer).or_default() += 1;
+        self.peers.entry(peer).or_default().running += 1;
         let id = TaskId(self.next);
         self.next += 1;
         let end = TaskEnd {
@@ -224,15 +257,20 @@ impl Tasks {
         };
         let task = perform(function.clone(), call.user, deadline, end);
         let drop_task = (function.spawn)(Box::pin(task));
+        self.deadlines.insert((deadline, id));
         self.running
-            .insert(id, RunningTask { function: code, peer, deadline, stage: Stage::Running, drop_task });
+            .insert(id, RunningTask { function: code, peer, stage: Stage::Running(deadline), drop_task });
         Ok(id)
+    }
+
+    /// Returns the numbers of running tasks of a source network, and of its tasks that were dropped and have not ended.
+    pub(crate) fn calls(&self, peer: SourceNetwork) -> Calls {
+        self.peers.get(&peer).copied().unwrap_or_default()
     }
 
     /// Drops a task whose session ended.
     pub(crate) fn leave(&mut self, id: TaskId) {
-        if let Some(task) = self.running.get_mut(&id) {
-            task.stage = Stage::Left;
+        if let Some(task) = self.change(id, Stage::Left) {
             (task.drop_task)();
         }
     }
@@ -247,8 +285,8 @@ impl Tasks {
     pub(crate) fn next_ended(&mut self) -> Option<EndedTask> {
         loop {
             let mut ended = lock(&self.ended).pop_front()?;
-            match self.running.remove(&ended.id).map(|task| task.stage) {
-                Some(Stage::Running) => return Some(ended),
+            match self.remove(ended.id) {
+                Some(Stage::Running(_)) => return Some(ended),
                 Some(Stage::Dropped(_)) => {
                     ended.result = Err(CallFailure::TimedOut);
                     return Some(ended);
@@ -260,31 +298,70 @@ impl Tasks {
 
     /// Returns the time at which the caller must call [`expire`](Self::expire) next.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let deadline = |task: &RunningTask| match task.stage {
-            Stage::Running => Some(task.deadline),
-            Stage::Dropped(end) => Some(end),
-            Stage::Left => None,
-        };
-        self.running.values().filter_map(deadline).min()
+        self.deadlines.first().map(|&(deadline, _)| deadline)
     }
 
     /// Drops the tasks of calls whose time is over at `now`. Returns those that were dropped before and still run.
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<EndedTask> {
         let mut stuck = Vec::new();
-        for (&id, task) in &mut self.running {
-            match task.stage {
-                Stage::Running if task.deadline <= now => {
-                    task.stage = Stage::Dropped(now + GRACE);
-                    (task.drop_task)();
+        while let Some(&(_, id)) = self.deadlines.first().filter(|&&(deadline, _)| deadline <= now) {
+            match self.running.get(&id).map(|task| task.stage) {
+                Some(Stage::Running(_)) => {
+                    if let Some(task) = self.change(id, Stage::Dropped(now + GRACE)) {
+                        (task.drop_task)();
+                    }
                 }
-                Stage::Dropped(end) if end <= now => {
-                    task.stage = Stage::Left;
+                Some(Stage::Dropped(_)) => {
+                    self.change(id, Stage::Left);
                     stuck.push(EndedTask { id, result: Err(CallFailure::TimedOut), regions: None });
                 }
-                _ => {}
+                Some(Stage::Left) | None => unreachable!("only tasks with a deadline are in `deadlines`"),
             }
         }
         stuck
+    }
+
+    /// Changes the stage of a task, its deadline and the counts of its source network.
+    fn change(&mut self, id: TaskId, stage: Stage) -> Option<&RunningTask> {
+        let task = self.running.get_mut(&id)?;
+        let former = std::mem::replace(&mut task.stage, stage);
+        if let Some(deadline) = former.deadline() {
+            self.deadlines.remove(&(deadline, id));
+        }
+        if let Some(deadline) = stage.deadline() {
+            self.deadlines.insert((deadline, id));
+        }
+        if let (Stage::Running(_), Some(calls)) = (former, self.peers.get_mut(&task.peer)) {
+            calls.running -= 1;
+            calls.abandoned += 1;
+        }
+        Some(task)
+    }
+
+    /// Removes a task that ended, and returns its last stage.
+    fn remove(&mut self, id: TaskId) -> Option<Stage> {
+        let RunningTask { function, peer, stage, .. } = self.running.remove(&id)?;
+        if let Some(deadline) = stage.deadline() {
+            self.deadlines.remove(&(deadline, id));
+        }
+        if let Entry::Occupied(mut calls) = self.peers.entry(peer) {
+            match stage {
+                Stage::Running(_) => calls.get_mut().running -= 1,
+                Stage::Dropped(_) | Stage::Left => calls.get_mut().abandoned -= 1,
+            }
+            if *calls.get() == Calls::default() {
+                calls.remove();
+            }
+        }
+        let of_function = self.functions.entry(function).or_default();
+        of_function.all -= 1;
+        if let Entry::Occupied(mut count) = of_function.of_peer.entry(peer) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        Some(stage)
     }
 }
 
@@ -328,7 +405,7 @@ async fn call(
     stop: &Stop,
     deadline: Instant,
 ) -> Result<Vec<Option<Part>>, CallFailure> {
-    let (call, memory) = copied(regions, user, stop, deadline)?;
+    let (call, memory) = copied(regions, user, stop, deadline).await?;
     // Unwinding is safe here: after a panic, the function is not polled again.
     let panicked =
         |_| CallFailure::Internal(format!("async function {} panicked", function.info.name).into());
@@ -340,18 +417,29 @@ async fn call(
     let reply = reply.await;
     catch_unwind(AssertUnwindSafe(|| drop(run))).map_err(panicked)?;
     drop(memory);
-    let Reply { outputs } = reply?;
-    Call::make(regions, user, stop, |call| {
-        for (index, bytes) in outputs.iter().enumerate() {
+    let produced = placed(reply?, Call::new(regions, user, stop)?).await?;
+    regions.settle();
+    Ok(produced)
+}
+
+/// Copies the outputs that a function returned to the regions of its call. Returns the part of each parameter that is sent
+/// to the host.
+async fn placed(reply: Reply, mut call: Call<'_>) -> Result<Vec<Option<Part>>, CallFailure> {
+    for (index, bytes) in reply.outputs.iter().enumerate() {
+        {
             let mut parts = call.parts();
             let output = parts.take_output(index).ok_or_else(|| no_output(index))?;
             let needed = Some(bytes.len() as u64);
             let place = output.get_mut(..bytes.len());
-            place.ok_or(CallFailure::OutputTooSmall { output: index, needed })?.copy_from_slice(bytes);
-            call.set_produced(index, bytes.len());
+            let place = place.ok_or(CallFailure::OutputTooSmall { output: index, needed })?;
+            for (piece, to) in bytes.chunks(PIECE).zip(place.chunks_mut(PIECE)) {
+                to.copy_from_slice(piece);
+                let_others_run(piece).await;
+            }
         }
-        Ok(())
-    })
+        call.set_produced(index, bytes.len());
+    }
+    Ok(call.into_produced())
 }
 
 fn no_output(index: usize) -> CallFailure {
@@ -359,35 +447,49 @@ fn no_output(index: usize) -> CallFailure {
 }
 
 /// Copies the inputs of a call.
-fn copied(
+async fn copied(
     regions: &mut SessionRegions,
     user: U24,
     stop: &Stop,
     deadline: Instant,
 ) -> Result<(AsyncCall, Option<Reservation>), CallFailure> {
-    let (mut inputs, mut outputs, mut memory) = (Vec::new(), Vec::new(), None);
-    Call::make(regions, user, stop, |call| {
-        let parts = call.parts();
-        let bytes = (0..).map_while(|index| parts.peek_input(index)).map(|input| input.len() as u64).sum();
-        drop(parts);
-        memory = call.reserve(bytes)?;
-        let mut parts = call.parts();
-        for index in 0.. {
-            let Some(input) = parts.peek_input(index) else { break };
-            inputs.push(copy(input)?);
-        }
-        outputs.extend((0..).map_while(|index| parts.take_output(index)).map(|output| output.len()));
-        Ok(())
-    })?;
+    let mut call = Call::new(regions, user, stop)?;
+    let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+    let parts = call.parts();
+    let bytes = (0..).map_while(|index| parts.peek_input(index)).map(|input| input.len() as u64).sum();
+    drop(parts);
+    let memory = call.reserve(bytes)?;
+    let mut parts = call.parts();
+    for index in 0.. {
+        let Some(input) = parts.peek_input(index) else { break };
+        inputs.push(copy(input).await?);
+    }
+    outputs.extend((0..).map_while(|index| parts.take_output(index)).map(|output| output.len()));
     Ok((AsyncCall { inputs, outputs, user, deadline }, memory))
 }
 
-fn copy(bytes: &[u8]) -> Result<Vec<u8>, CallFailure> {
+async fn copy(bytes: &[u8]) -> Result<Vec<u8>, CallFailure> {
     let mut copy = Vec::new();
     copy.try_reserve_exact(bytes.len()).map_err(|_| CallFailure::OverLimit {
         needed: bytes.len() as u64,
         why: "the server's machine has no memory; give the server more".into(),
     })?;
-    copy.extend_from_slice(bytes);
+    for piece in bytes.chunks(PIECE) {
+        copy.extend_from_slice(piece);
+        let_others_run(piece).await;
+    }
     Ok(copy)
+}
+
+/// Lets other tasks of the runtime run after a whole piece was copied.
+async fn let_others_run(piece: &[u8]) {
+    let mut is_over = piece.len() < PIECE;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -28,6 +28,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Add,
     time::Duration,
 };
 
@@ -137,6 +138,18 @@ impl Absent {
         match difference {
             Difference::More(served) => served.max(clock),
             Difference::Less => clock.saturating_sub(size),
+        }
+    }
+}
+
+impl Add for Calls {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            waiting: self.waiting + other.waiting,
+            running: self.running + other.running,
+            abandoned: self.abandoned + other.abandoned,
         }
     }
 }

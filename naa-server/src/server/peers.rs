@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap as HashMap;
 
 use verbs::source_network::SourceNetwork;
 
-use crate::{counters::SourceNetworkCounters, memory_budget::Account, pool::Pool};
+use crate::{counters::SourceNetworkCounters, memory_budget::Account, pool::Calls};
 
 /// The length of a window, in which the time of a source network's inline calls is measured. If other source networks
 /// use the server, the calls of a source network run inline only until they have taken [`INLINE_TIME`] in the current
@@ -97,18 +97,19 @@ impl Peers {
     }
 
     /// Forgets the source networks that have nothing in use, and returns the counters of all other source networks.
-    pub(super) fn survey(&mut self, pool: &Pool) -> Vec<SourceNetworkCounters> {
+    /// `calls` returns the calls of a source network that have not ended.
+    pub(super) fn survey(&mut self, calls: impl Fn(SourceNetwork) -> Calls) -> Vec<SourceNetworkCounters> {
         let mut counters = Vec::with_capacity(self.0.len());
         self.0.retain(|&peer, source| {
-            let (calls, memory) = (pool.calls(peer), source.account.used());
-            if source.sessions == 0 && memory == 0 && calls == Default::default() {
+            let (open, memory) = (calls(peer), source.account.used());
+            if source.sessions == 0 && memory == 0 && open == Calls::default() {
                 return false;
             }
             let now = SourceNetworkCounters {
                 peer: Some(peer),
                 sessions: source.sessions,
                 memory,
-                open: calls,
+                open,
                 ..source.counted.clone()
             };
             counters.push(now);

@@ -404,7 +404,8 @@ impl Serving {
             }
         }
         over.into_iter().for_each(|(id, end)| self.close(id, Some(end)));
-        self.stats.set_peers(self.peers.survey(&self.pool));
+        let calls = |peer| self.pool.calls(peer) + self.tasks.calls(peer);
+        self.stats.set_peers(self.peers.survey(calls));
     }
 }
 
