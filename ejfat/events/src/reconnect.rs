@@ -26,6 +26,8 @@ pub(crate) struct Reconnection {
 /// The bridge to which the worker is to connect again.
 #[derive(Debug)]
 pub(crate) struct ReconnectTask {
+    /// The connection that was lost.
+    pub(crate) former: Option<Box<BridgeConnection>>,
     pub(crate) source: BridgeAddress,
     pub(crate) config: Config,
     pub(crate) held: Arc<AtomicU64>,
@@ -86,7 +88,9 @@ fn died() -> Error {
 }
 
 impl ReconnectTask {
-    fn run(self, stop: &AtomicBool) -> Option<Result<Box<BridgeConnection>, Error>> {
+    fn run(mut self, stop: &AtomicBool) -> Option<Result<Box<BridgeConnection>, Error>> {
+        // The new connection may need the same device address.
+        self.former = None;
         // Longer than anybody waits.
         let limit = self.limit.min(Duration::from_secs(u32::MAX.into()));
         let deadline = Instant::now() + limit;

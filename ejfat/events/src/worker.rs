@@ -132,7 +132,8 @@ impl Worker {
         }
     }
 
-    /// Returns the next event, or `None` if no event has arrived. The call never waits.
+    /// Returns the next event, or `None` if no event has arrived. The call never waits: after an error, a thread closes the
+    /// connection.
     ///
     /// # Errors
     /// Fails with the errors of [`next`](Self::next).
@@ -173,25 +174,27 @@ impl Worker {
                     return Err(Error::Over { bridge, why });
                 }
             };
-            self.end(end)?;
+            self.end(end, how)?;
         }
     }
 
     /// Looks for a bridge that is gone, if it is to be looked for; else the subscription is over.
-    fn end(&mut self, end: SubscriptionEnd) -> Result<(), Error> {
+    fn end(&mut self, end: SubscriptionEnd, how: How) -> Result<(), Error> {
         if let (Some(set), State::Up(connection)) = (&self.descriptor, &mut self.state)
             && let Ok(fd) = connection.descriptor()
         {
             set.remove(fd);
         }
+        let former = match std::mem::replace(&mut self.state, State::Over(String::new())) {
+            State::Up(connection) => Some(connection),
+            State::Reconnecting(_) | State::Over(_) => None,
+        };
         let bridge = self.source.to_string();
         let error = match (end, self.config.reconnect) {
             (SubscriptionEnd::Gone(why), Some(limit)) => {
                 tracing::warn!(%bridge, %why, "lost the bridge; looking for it");
-                // Connection and device first: the next one may need the same.
-                self.state = State::Over(why.clone());
                 let (source, config, held) = (self.source.clone(), self.config.clone(), self.held.clone());
-                let task = ReconnectTask { source, config, held, why, limit };
+                let task = ReconnectTask { former, source, config, held, why, limit };
                 match Reconnection::start(task, self.notifier.clone()) {
                     Ok(reconnection) => {
                         self.state = State::Reconnecting(reconnection);
@@ -201,9 +204,13 @@ impl Worker {
                 }
             }
             (SubscriptionEnd::Gone(why), None) => {
+                close(former, how);
                 Error::BridgeGone { bridge, why, tried: None, last: String::new() }
             }
-            (SubscriptionEnd::Error(error), _) => error,
+            (SubscriptionEnd::Error(error), _) => {
+                close(former, how);
+                error
+            }
         };
         self.state = State::Over(error.to_string());
         Err(error)
@@ -290,6 +297,16 @@ fn next(connection: &mut BridgeConnection, how: How) -> Result<Option<Event>, Su
     match how {
         How::Wait(until) => connection.wait(until),
         How::Test => connection.test(),
+    }
+}
+
+/// Closes a connection. This takes up to half a second, because the bridge is waited for. A caller that does not wait
+/// lets a thread do it.
+fn close(connection: Option<Box<BridgeConnection>>, how: How) {
+    let (Some(connection), How::Test) = (connection, how) else { return };
+    let thread = std::thread::Builder::new().name("naa-events".to_owned());
+    if let Err(error) = thread.spawn(move || drop(connection)) {
+        tracing::debug!(%error, "no thread closes the connection, so it was closed at once");
     }
 }
 
