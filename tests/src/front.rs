@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 /// The function that answers after as many milliseconds as the user bits say. Each byte of its output is the byte of its
 /// input plus one.
-pub const LATER: FunctionCode = FunctionCode::constant(100);
+pub const LATER: FunctionCode = FunctionCode::constant(105);
 
 /// Makes the function, of which at most `most` calls run at a time.
 pub fn later(runtime: &Handle, most: usize) -> AsyncFunction {

@@ -3,6 +3,7 @@
 pub mod bridge;
 pub mod capi;
 pub mod compat;
+pub mod cut_off;
 pub mod front;
 mod hex;
 pub mod hostile;

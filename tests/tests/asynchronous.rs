@@ -1,10 +1,8 @@
 //! Sessions whose calls are awaited, against a server whose function runs as a task.
 
 use std::{
-    future::Future,
     net::SocketAddr,
-    pin::{Pin, pin},
-    task::{Context, Poll},
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -13,9 +11,11 @@ use naa_host::{
     asynchronous::{Session, SessionState},
 };
 use naa_server::{Config, ProviderChoice, Server, functions};
-use naa_tests::front::{LATER, later};
+use naa_tests::{
+    cut_off::cut_off,
+    front::{LATER, later},
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use simnet::Random;
 use tokio::{
     runtime::{Builder, Runtime},
     time::timeout,
@@ -229,6 +229,8 @@ fn async_functions_are_bounded_in_number_for_each_peer() {
             }
         }
         assert_eq!(refused, 2, "of each address two of three run");
+        let running = || server.stats().peers().iter().map(|peer| peer.open.running).collect::<Vec<_>>();
+        eventually("the calls of each peer are counted", || running() == [2, 2]).await;
         for session in &mut sessions {
             if session.state() == SessionState::InCall {
                 let _ = session.outcome().await.unwrap().into_result().unwrap();
@@ -260,81 +262,6 @@ fn an_accelerator_that_ends_during_a_call_is_an_error() {
     });
 }
 
-/// A future that is polled at most this number of times.
-struct Polls<F> {
-    future: Pin<Box<F>>,
-    left: u32,
-}
-
-impl<F: Future> Future for Polls<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
-        if self.left == 0 {
-            return Poll::Ready(None);
-        }
-        self.left -= 1;
-        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
-            return Poll::Ready(Some(output));
-        }
-        if self.left == 0 { Poll::Ready(None) } else { Poll::Pending }
-    }
-}
-
-/// Drops `future` after this number of polls.
-fn polls<F: Future>(future: F, left: u32) -> Polls<F> {
-    Polls { future: Box::pin(future), left }
-}
-
-/// Uses one session whose futures are dropped after random numbers of polls, which `seed` determines. Memory that the
-/// session has returned must not change afterwards.
-async fn cut_off(seed: u64, device: &Device, server: SocketAddr) {
-    const LEN: usize = 2048;
-    let mut random = Random::new(seed, 0);
-    let mode = MODES[random.below(2) as usize];
-    let params = [Param::in_out(LEN)];
-    let config = config(mode);
-    let buffers = vec![Buffer::new(LEN).unwrap()];
-    let connecting = Session::connect_with(device, server, &params, buffers, &config);
-    let Some(session) = polls(connecting, random.below(30) as u32).await else { return };
-    let mut session = session.unwrap();
-    for round in 0..random.below(4) {
-        let byte = round as u8 ^ seed as u8;
-        if session.state() == SessionState::Idle {
-            session.slice_mut(0).unwrap().fill(byte);
-            let call = session.call_with(LATER, millis(random.below(2) as u32));
-            let ended = polls(call, random.below(6) as u32).await;
-            if let Some(ended) = ended {
-                ended.unwrap();
-            } else if session.state() == SessionState::Idle {
-                // The future was never polled.
-                assert_eq!(*session.bytes(0, ..).unwrap(), [byte; LEN]);
-                continue;
-            }
-        }
-        while session.state() == SessionState::InCall {
-            assert!(matches!(session.bytes(0, ..), Err(Error::InCall)));
-            match random.below(4) {
-                0 => break,
-                n => match polls(session.outcome(), n as u32).await {
-                    Some(outcome) => _ = outcome.unwrap().into_result().unwrap(),
-                    None => tokio::task::yield_now().await,
-                },
-            }
-        }
-        match session.state() {
-            SessionState::Idle => assert_eq!(*session.bytes(0, ..).unwrap(), [byte.wrapping_add(1); LEN]),
-            SessionState::InCall => break,
-            SessionState::Over => panic!("{:?}", session.not_over()),
-        }
-    }
-    let mut buffer = session.into_buffers().unwrap().remove(0);
-    let mine = [!(seed as u8); LEN];
-    buffer.write(0, &mine);
-    tokio::time::sleep(3 * MS).await;
-    assert_eq!(buffer.to_vec(), mine, "a call that was given up has written");
-}
-
 #[test]
 fn a_session_may_be_cut_off_at_every_await() {
     if ran_alone("a_session_may_be_cut_off_at_every_await") {
@@ -348,7 +275,7 @@ fn a_session_may_be_cut_off_at_every_await() {
         let one = |seed| {
             let (device, server) = (device.clone(), front.address());
             async move {
-                let life = tokio::spawn(async move { cut_off(seed, &device, server).await });
+                let life = tokio::spawn(async move { cut_off(seed, &device, server, 3 * MS).await });
                 assert!(life.await.is_ok(), "seed {seed}");
             }
         };

@@ -10,9 +10,11 @@ use naa_provider::ProviderChoice;
 use naa_server::{
     Config, Server,
     allow::{AllowList, Network},
+    function::Handler,
 };
 use roce_udp::LossInjection;
 use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
 
 use super::{
     control::{Answer, Request, ServerConfig},
@@ -20,6 +22,7 @@ use super::{
     functions,
     leaks::{self, Usage},
 };
+use crate::front;
 
 /// How long sessions in a call may take to end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -28,7 +31,8 @@ const LOSS_SEED: u64 = 0x1055;
 /// What runs. One at a time: a device can be dialled at one address by one owner.
 enum Running {
     Nothing,
-    Server(Server),
+    /// A server, and the runtime of its async function.
+    Server(Server, Runtime),
     End(Box<End>),
 }
 
@@ -111,7 +115,7 @@ impl Far {
 
     fn server(&self) -> Result<&Server, String> {
         match &self.running {
-            Running::Server(server) => Ok(server),
+            Running::Server(server, _) => Ok(server),
             _ => Err("no server runs".into()),
         }
     }
@@ -128,17 +132,24 @@ impl Far {
         config.limits.max_slots = settings.max_slots;
         let per_million = settings.loss_per_million;
         config.device.loss = (per_million > 0).then_some(LossInjection { per_million, seed: LOSS_SEED });
-        let registry = naa_server::functions::registry(functions::all()).map_err(|e| e.to_string())?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|e| format!("no runtime: {e}"))?;
+        let functions = functions::all().into_iter().map(Handler::from);
+        let functions = functions.chain([front::later(runtime.handle(), settings.max_sessions).into()]);
+        let registry = naa_server::functions::registry(functions).map_err(|e| e.to_string())?;
         let server = Server::start(config, registry).map_err(|e| e.to_string())?;
         let address = server.address();
         eprintln!("serving on {}", server.device());
-        self.running = Running::Server(server);
+        self.running = Running::Server(server, runtime);
         Ok(address)
     }
 
     fn stop(&mut self) {
         match std::mem::replace(&mut self.running, Running::Nothing) {
-            Running::Server(server) => server.shutdown(GRACE),
+            Running::Server(server, runtime) => {
+                server.shutdown(GRACE);
+                drop(runtime);
+            }
             Running::End(end) => drop(end),
             Running::Nothing => {}
         }

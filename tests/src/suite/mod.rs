@@ -3,6 +3,7 @@
 //! `suite serve` is the far side and does what it is asked over a TCP connection (`control`); `suite host` runs the
 //! cases against it. Each side opens its device through the provider it was told to use.
 
+mod asynchronous;
 mod calls;
 mod calls_regions;
 mod case;
@@ -26,8 +27,15 @@ pub use report::Row;
 use environment::Environment;
 
 /// Cases in the order in which they run.
-const CASES: [&[Case]; 6] =
-    [calls::CASES, calls_regions::CASES, layouts::CASES, waits::CASES, ends::CASES, time_limits::CASES];
+const CASES: [&[Case]; 7] = [
+    calls::CASES,
+    calls_regions::CASES,
+    layouts::CASES,
+    waits::CASES,
+    asynchronous::CASES,
+    ends::CASES,
+    time_limits::CASES,
+];
 
 /// The cases a run with these options has.
 pub fn list(options: &RunConfig) -> Vec<Case> {

@@ -84,7 +84,8 @@ impl Step {
         let what = match &self.what {
             What::Suite { netem: "", only: "", set } => set.name().to_owned(),
             What::Suite { netem: "", only, .. } => (*only).to_owned(),
-            What::Suite { netem, .. } => (*netem).to_owned(),
+            What::Suite { netem, only: "", .. } => (*netem).to_owned(),
+            What::Suite { netem, only, .. } => format!("{only} {netem}"),
             What::Rping { size, .. } => format!("rping {size} B"),
             What::Bridge { placing, events } => format!("bridge, {placing}, {events} events"),
         };
@@ -193,6 +194,11 @@ fn impaired(words: &'static str, (near, far): (End, End), machine: &'static str)
     Step { near, far, family: 4, what: What::Suite { set: Set::Bytes, netem: words, only: "" }, machine }
 }
 
+/// Sessions that programs on tokio leave at any moment.
+fn left(words: &'static str, (near, far): (End, End), family: u8, machine: &'static str) -> Step {
+    Step { near, far, family, what: What::Suite { set: Set::Rest, netem: words, only: "async:" }, machine }
+}
+
 /// Everything.
 pub(super) fn whole() -> Vec<Boot> {
     let mut boots = Vec::new();
@@ -224,7 +230,9 @@ fn stock() -> Boot {
 fn impairments() -> Boot {
     let name = "impaired";
     let pairs = IMPAIRMENTS.iter().flat_map(|words| PAIRS[..3].iter().map(move |pair| (*words, *pair)));
-    let steps = pairs.map(|(words, pair)| impaired(words, pair, name)).collect();
+    let worst = IMPAIRMENTS[IMPAIRMENTS.len() - 1];
+    let left = PAIRS[..3].iter().map(|pair| left(worst, *pair, 4, name));
+    let steps = pairs.map(|(words, pair)| impaired(words, pair, name)).chain(left).collect();
     Boot { name, mtu: 1500, path_mtu: 1024, two: false, buffers: true, capture: false, steps }
 }
 
@@ -262,6 +270,7 @@ pub(super) fn quick() -> Vec<Boot> {
             let what = What::Suite { set: Set::Rest, netem: "", only };
             steps.push(Step { near, far, family, what, machine: name });
         }
+        steps.push(left("", (near, far), family, name));
     }
     steps.extend(rpings(4, 10, &[5000], name));
     steps.extend(bridges(4, 1000, name));
