@@ -184,8 +184,7 @@ impl Engine {
             if !self.pending && !self.endpoint.poll_transmit(now, &mut self.transmit) {
                 break;
             }
-            packets += 1;
-            self.pending = !self.build();
+            packets += self.build();
             if self.pending && !self.flush(&mut turn) {
                 return turn;
             }
@@ -199,17 +198,32 @@ impl Engine {
         turn
     }
 
-    /// Adds the packet that the field `transmit` describes to the send batch; returns false if the send batch has no
-    /// room for the packet.
-    fn build(&mut self) -> bool {
-        let packet = &self.transmit;
-        let Some(flow) = self.flows.get(self.port.local_addr(), packet.to) else {
-            // The packet's destination has another address family than the socket, so the socket cannot send the
-            // packet.
-            self.counters.send_errors += 1;
-            return true;
-        };
-        build(&mut self.send, packet, flow, &self.regions)
+    /// Adds the packet that the field `transmit` describes, and the packets that follow it in its run, to the send batch.
+    /// Returns the number of packets that were added. If the send batch has no room for a packet, `transmit` describes
+    /// this packet, and `pending` is true.
+    fn build(&mut self) -> usize {
+        let mut packets = 0;
+        let mut flow = self.flows.get(self.port.local_addr(), self.transmit.to);
+        loop {
+            match &mut flow {
+                Some(flow) => {
+                    self.pending = !build(&mut self.send, &self.transmit, flow, &self.regions);
+                    if self.pending {
+                        return packets;
+                    }
+                }
+                None => {
+                    // The packet's destination has another address family than the socket, so the socket cannot send
+                    // the packet.
+                    self.pending = false;
+                    self.counters.send_errors += 1;
+                }
+            }
+            packets += 1;
+            if !self.transmit.next_of_run() {
+                return packets;
+            }
+        }
     }
 
     /// Sends the packets of the send batch; returns false if the socket's send buffer is full.
@@ -259,7 +273,8 @@ impl Engine {
         // The unsent packets in the batch may refer to the region, so all unsent packets are dropped. Each request
         // whose packet was dropped is repeated later, and fails if it needs the region that is removed here.
         self.send.clear();
-        if self.pending && self.transmit.pieces.iter().any(|p| p.region == region) {
+        if self.transmit.pieces.iter().any(|p| p.region == region) {
+            self.transmit.end_run();
             self.pending = false;
         }
         Ok(self.regions.remove(region))

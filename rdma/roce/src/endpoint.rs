@@ -172,17 +172,22 @@ impl Endpoint {
 
     /// Builds the next packet in `out` and returns true; returns false if there is no packet to send. Each queue pair
     /// may send `Config::burst` packets before the next queue pair's turn.
+    ///
+    /// The caller must pass the same `out` each time, and may change it only by [`Transmit::next_of_run`] and
+    /// [`Transmit::end_run`]: it can hold further packets of a run, which count as sent.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
-        if self.poll_cm_transmit(out) {
+        if out.next_of_run() || self.poll_cm_transmit(out) {
             return true;
         }
         while let Some(&qpn) = self.ready.front() {
             let sent = match self.qps.get_mut(&qpn) {
-                Some(qp) if self.burst_left > 0 => qp.next_packet(now, &mut self.shared, out),
+                Some(qp) if self.burst_left > 0 => {
+                    qp.next_packet(now, &mut self.shared, out, self.burst_left)
+                }
                 _ => false,
             };
             if sent {
-                self.burst_left -= 1;
+                self.burst_left -= 1 + out.more;
                 return true;
             }
             self.burst_left = self.shared.config.burst;

@@ -334,7 +334,15 @@ impl QpEntry {
     /// provider, one request packet is sent before the acknowledgements in the queue. In this order, the request packet
     /// and an acknowledgement can form one super-packet, in which only the last datagram may be shorter than the
     /// others. An acknowledgement is usually shorter than a request packet, so it must come last.
-    pub(crate) fn next_packet(&mut self, now: Time, shared: &mut DeviceTables, out: &mut Transmit) -> bool {
+    ///
+    /// The packet can be the first of a run of at most `most` packets.
+    pub(crate) fn next_packet(
+        &mut self,
+        now: Time,
+        shared: &mut DeviceTables,
+        out: &mut Transmit,
+        most: u32,
+    ) -> bool {
         let late_acks = self.cap.late_acks;
         let (connection, open) = match &mut self.phase {
             Phase::Connected(connection) => (connection, true),
@@ -351,15 +359,15 @@ impl QpEntry {
                 Ok(false) => {}
                 Err(()) => {
                     self.fail(None, shared);
-                    return self.next_packet(now, shared, out);
+                    return self.next_packet(now, shared, out, most);
                 }
             }
         }
-        match connection.requester.next_packet(now, &peer, shared, out) {
+        match connection.requester.next_packet(now, &peer, shared, out, most) {
             Ok(sent) => sent,
             Err(status) => {
                 self.fail(Some(status), shared);
-                self.has_work() && self.next_packet(now, shared, out)
+                self.has_work() && self.next_packet(now, shared, out, most)
             }
         }
     }

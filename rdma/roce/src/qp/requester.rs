@@ -136,7 +136,7 @@ impl Requester {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
-    /// Builds the packet to send next; returns false if no packet can be sent now. If the memory of the packet's
+    /// Builds the packet to send next, or a run of at most `most` packets; returns false if no packet can be sent now. If the memory of the packet's
     /// payload was deregistered, the function returns false until the packet's work request is the oldest work request.
     /// When the work request is the oldest, the function returns an error.
     pub(crate) fn next_packet(
@@ -145,6 +145,7 @@ impl Requester {
         peer: &Peer,
         shared: &mut DeviceTables,
         out: &mut Transmit,
+        most: u32,
     ) -> Result<bool, WcStatus> {
         if !self.has_work() {
             return Ok(false);
@@ -157,10 +158,11 @@ impl Requester {
             self.wqes[index].broken = true;
             return if index == 0 { Err(status) } else { Ok(false) };
         } else {
-            1
+            self.extend_run(index, packet, psn, peer, out, most);
+            1 + out.more
         };
         self.advance(now, psn, consumed);
-        shared.counters.sent_pkts += 1;
+        shared.counters.sent_pkts += 1 + u64::from(out.more);
         Ok(true)
     }
 
@@ -256,12 +258,44 @@ impl Requester {
         Ok(())
     }
 
+    /// Adds packets to `out`, so that it holds a run of at most `most` packets. The packets of a run are MIDDLE packets
+    /// that request no acknowledgement and whose payload is contiguous in one region. `out` holds packet `packet` of the
+    /// message with the index `index`, whose PSN is `psn`.
+    fn extend_run(
+        &mut self,
+        index: usize,
+        packet: u32,
+        psn: Psn,
+        peer: &Peer,
+        out: &mut Transmit,
+        most: u32,
+    ) {
+        let wqe = &self.wqes[index];
+        let WqePayload::Sges(sges) = &wqe.payload else { return };
+        if packet == 0 || self.since_ack_req == 0 {
+            return;
+        }
+        let in_message = (wqe.packets - packet).saturating_sub(2);
+        let mtu = u64::from(peer.mtu);
+        let in_buffer = (wqe::contiguous(sges, u64::from(packet) * mtu) / mtu).saturating_sub(1) as u32;
+        let window = self.window.packets();
+        let before_ack = Self::ack_interval(window).saturating_sub(self.since_ack_req + 1);
+        let in_window = window.saturating_sub(self.in_flight(psn) + 2);
+        out.more = [most - 1, in_message, in_buffer, before_ack, in_window].into_iter().min().unwrap_or(0);
+        self.since_ack_req += out.more;
+    }
+
+    /// Returns the number of packets of which at least one must request an acknowledgement.
+    fn ack_interval(window: u32) -> u32 {
+        (window / 4).clamp(1, 32)
+    }
+
     /// Returns true if the packet `psn` must request an acknowledgement. The requester asks for an acknowledgement at
     /// least once in 32 packets and at least once in a quarter of the window. Acknowledgements can therefore arrive
     /// before the window is full. The packet that fills the window must also request an acknowledgement.
     fn wants_ack(&self, psn: Psn) -> bool {
         let window = self.window.packets();
-        self.since_ack_req + 1 >= (window / 4).clamp(1, 32) || self.in_flight(psn) + 1 >= window
+        self.since_ack_req + 1 >= Self::ack_interval(window) || self.in_flight(psn) + 1 >= window
     }
 
     fn bth(&self, opcode: u8, psn: Psn, pad: u8, peer: &Peer, solicited: bool, ack_req: bool) -> Bth {

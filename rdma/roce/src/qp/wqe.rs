@@ -51,6 +51,18 @@ pub(crate) fn pieces(
     len == 0
 }
 
+/// Returns the number of bytes from `offset` in a message to the end of the buffer that contains this byte. The message
+/// lies in the buffers `sges`, in their order.
+pub(crate) fn contiguous(sges: &[SgeRef], mut offset: u64) -> u64 {
+    for sge in sges {
+        match u64::from(sge.len).checked_sub(offset) {
+            Some(left) if left > 0 => return left,
+            _ => offset -= u64::from(sge.len),
+        }
+    }
+    0
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum WqePayload {
     Sges(SgeList),

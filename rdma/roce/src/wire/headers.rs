@@ -76,6 +76,12 @@ impl Bth {
         }
     }
 
+    /// Adds one to the PSN in the bytes of a BTH.
+    pub(crate) fn next_psn(b: &mut [u8; Self::LEN]) {
+        let psn = Psn::new(be24(&b[9..]));
+        put24(&mut b[9..], psn.plus(1).value());
+    }
+
     /// Returns the 12 bytes of the BTH.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];

@@ -152,6 +152,13 @@ impl HeaderBuf {
         self.len += bytes.len() as u8;
     }
 
+    /// Adds one to the PSN in the BTH, which must be the first header.
+    pub(crate) fn next_psn(&mut self) {
+        if let Some(bth) = self.bytes.first_chunk_mut() {
+            Bth::next_psn(bth);
+        }
+    }
+
     /// The bytes of all headers that were appended.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len.into()]

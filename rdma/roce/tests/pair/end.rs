@@ -56,6 +56,8 @@ pub(crate) struct End {
     /// The address of the first byte of the end's first region.
     pub(crate) va: u64,
     cap: QpCap,
+    /// The packet that the endpoint built last.
+    pub(crate) transmit: Transmit,
 }
 
 impl End {
@@ -71,7 +73,8 @@ impl End {
         let mut bytes: Vec<u8> = (0..HALF).map(pattern).collect();
         bytes.resize(2 * HALF as usize, 0);
         let (memory, addr) = (Bytes(vec![bytes]), ([10, 0, 0, number], ROCE_PORT).into());
-        Self { endpoint, memory, addr, pd, send_cq, recv_cq, qp, channel, keys, va, cap }
+        let transmit = Transmit::default();
+        Self { endpoint, memory, addr, pd, send_cq, recv_cq, qp, channel, keys, va, cap, transmit }
     }
 
     /// Registers another region of `len` bytes, which are zero, at the address `va`.

@@ -10,7 +10,7 @@ pub(crate) mod setup;
 use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, time::Duration};
 
 use roce::{
-    DatagramMeta, Observer, Refusal, RefusalCause, Time, Transmit,
+    DatagramMeta, Observer, Refusal, RefusalCause, Time,
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
@@ -321,13 +321,13 @@ impl Pair {
 
     /// Puts the next packet of `side` on the wire. Returns false if `side` has no packet to send.
     pub(crate) fn transmit_one(&mut self, side: Side) -> bool {
-        let (now, mut out) = (self.now, Transmit::default());
+        let now = self.now;
         let end = self.end(side);
-        if !end.endpoint.poll_transmit(now, &mut out) {
+        if !end.endpoint.poll_transmit(now, &mut end.transmit) {
             return false;
         }
-        let body = end.gather(&out);
-        assert_eq!(out.to, self.end(side.other()).addr, "packets go to the peer");
+        let (body, to) = (end.gather(&end.transmit), end.transmit.to);
+        assert_eq!(to, self.end(side.other()).addr, "packets go to the peer");
         let datagram = self.seal(side, body);
         self.put(side, datagram);
         true

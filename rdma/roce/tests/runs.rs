@@ -1,0 +1,111 @@
+//! Tests runs: rows of MIDDLE packets that the endpoint grants at once, and that the caller builds.
+
+mod pair;
+
+use pair::{HALF, MTU, PSN_A, Pair, ok};
+use roce::wire::Bth;
+use verbs::{Payload, SendFlags, SendOp, SendWr};
+
+/// A pair of which A may send `packets` packets without an acknowledgement.
+fn with_window(packets: u32) -> Pair {
+    Pair::with(|setup| {
+        let config = &mut setup.config;
+        (config.initial_window_bytes, config.max_window_bytes) = (packets * MTU, packets * MTU);
+    })
+}
+
+/// Lets A build all packets that it may send now. Returns, for each run, its first PSN, its length, and the offset of the
+/// first payload byte. A packet without followers is a run of one packet.
+fn runs(pair: &mut Pair) -> Vec<(u32, u32, u64)> {
+    let (end, now) = (&mut pair.a, pair.now);
+    let mut runs = Vec::new();
+    while end.endpoint.poll_transmit(now, &mut end.transmit) {
+        let bth = Bth::decode(end.transmit.header.as_slice().first_chunk().unwrap());
+        let (first, mut len) = (end.transmit.pieces[0], 1);
+        while end.transmit.next_of_run() {
+            let next = Bth::decode(end.transmit.header.as_slice().first_chunk().unwrap());
+            assert_eq!(next, Bth { psn: bth.psn.plus(len), ..bth });
+            let offset = first.offset + u64::from(len) * u64::from(MTU);
+            assert_eq!(end.transmit.pieces, [roce::Piece { offset, ..first }]);
+            len += 1;
+        }
+        runs.push((bth.psn.value() - PSN_A, len, first.offset));
+    }
+    runs
+}
+
+/// The lengths of the runs.
+fn lengths(pair: &mut Pair) -> Vec<u32> {
+    runs(pair).iter().map(|(_, len, _)| *len).collect()
+}
+
+#[test]
+fn runs_end_at_requests_for_acknowledgements_and_before_the_last_packet() {
+    let mut pair = with_window(1000);
+    pair.write(1, 100 * MTU);
+    // The packets 31, 63 and 95 request an acknowledgement, and packet 99 is the last one. A queue pair sends at most 64
+    // packets before the next queue pair's turn.
+    let at = |packet: u32| u64::from(packet * MTU);
+    let expected = [(0, 1), (1, 30), (31, 1), (32, 31), (63, 1), (64, 31), (95, 1), (96, 3), (99, 1)];
+    assert_eq!(runs(&mut pair), expected.map(|(first, len)| (first, len, at(first))));
+}
+
+#[test]
+fn a_run_ends_before_the_packet_that_fills_the_window() {
+    let mut pair = with_window(16);
+    pair.write(1, 100 * MTU);
+    // One of four packets requests an acknowledgement.
+    assert_eq!(lengths(&mut pair), [1, 2, 1, 3, 1, 3, 1, 3, 1]);
+    let mut pair = with_window(9);
+    pair.write(1, 100 * MTU);
+    assert_eq!(lengths(&mut pair), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_run_ends_with_its_buffer() {
+    let mut pair = with_window(1000);
+    let op = SendOp::Write(pair.b.remote(HALF));
+    let sges = [pair.a.sge(0, 5 * MTU), pair.a.sge(7 * MTU, 4 * MTU + 8), pair.a.sge(20 * MTU, 6 * MTU)];
+    let flags = SendFlags::SIGNALED;
+    pair.a
+        .endpoint
+        .post_send(pair.a.qp, &SendWr { wr_id: 1, op, payload: Payload::Sges(&sges), flags })
+        .unwrap();
+    let (end, now) = (&mut pair.a, pair.now);
+    let mut pieces = Vec::new();
+    while end.endpoint.poll_transmit(now, &mut end.transmit) {
+        let mut len = 1;
+        let first = end.transmit.pieces.clone();
+        while end.transmit.next_of_run() {
+            len += 1;
+        }
+        pieces.push((first[0].offset / u64::from(MTU), first.len(), len));
+    }
+    // The packet at the end of the second buffer has two pieces, and the packets behind it are no multiple of the MTU away
+    // from the start of the third buffer.
+    assert_eq!(pieces, [(0, 1, 1), (1, 1, 4), (7, 1, 4), (11, 2, 1), (20, 1, 5), (25, 1, 1)]);
+}
+
+#[test]
+fn inline_data_and_small_messages_have_no_runs() {
+    let mut pair = with_window(1000);
+    for (id, len) in [(1, 0), (2, MTU), (3, 2 * MTU), (4, 3 * MTU)] {
+        pair.write(id, len);
+    }
+    let end = &mut pair.a;
+    while end.endpoint.poll_transmit(pair.now, &mut end.transmit) {
+        assert!(!end.transmit.next_of_run());
+    }
+}
+
+#[test]
+fn packets_of_a_run_that_the_caller_forgets_are_sent_again() {
+    let mut pair = with_window(1000);
+    pair.write(1, 100 * MTU);
+    for _ in 0..5 {
+        assert!(pair.transmit_one(pair::A));
+    }
+    pair.a.transmit.end_run();
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.b.got(100 * MTU), pair.a.own(100 * MTU));
+}
