@@ -14,7 +14,8 @@ use crate::{
 
 const COUNTS: [u32; 4] = [1, 10, 100, 1000];
 /// Per cent of one core, both processes together.
-const MOST_CPU: f64 = 1.0;
+const MOST_CPU: f64 = 0.8;
+const CPU_AIM: f64 = 0.3;
 /// Memory per session of the most sessions to that of ten times fewer.
 const FLAT: f64 = 1.25;
 
@@ -104,6 +105,7 @@ fn rows(samples: &[[Sample; COUNTS.len()]]) -> Vec<Row> {
     let flat = Row::compared(FLAT_NAME, "KiB", AtMost(FLAT), &pairs);
     let cpu = places().map(|(place, &count)| {
         Row::alone(cpu_name(count), "%", AtMost(MOST_CPU), &of(place, |s| s.cpu_percent))
+            .aiming(Some(AtMost(CPU_AIM)))
     });
     memory.chain([flat]).chain(cpu).collect()
 }

@@ -162,6 +162,8 @@ pub(crate) enum Near {
     C(capi::Calls),
     Python,
     UdpPing(Wait),
+    /// So many in a row, asleep until each answer: milliseconds of all.
+    UdpPings(u32),
     Rpc,
     /// Calls per second of so many sessions, each in a thread.
     Sessions(u32),
@@ -232,6 +234,7 @@ impl Near {
             Self::Blocked => Box::new(capi::Blocked::connect()?),
             Self::Python => Box::new(python::Caller::connect(towards()?)?),
             Self::UdpPing(wait) => Box::new(udp_ping::Caller::connect(wait, towards()?)?),
+            Self::UdpPings(count) => Box::new(udp_ping::Sequence::connect(count, towards()?)?),
             Self::Rpc => Box::new(rpc::Caller::connect(towards()?)?),
             Self::Sessions(count) => Box::new(call::ManySessions::connect(count, towards()?)?),
             Self::Awaited(wait) => Box::new(awaited::Caller::connect(wait, towards()?)?),

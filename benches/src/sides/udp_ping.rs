@@ -91,3 +91,26 @@ impl Measure for Caller {
         time_calls(effort.calls, || self.call().context("no answer to a datagram"))
     }
 }
+
+/// Some ping-pongs one after the other, which sleep until the answer.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    caller: Caller,
+    count: u32,
+}
+
+impl Sequence {
+    pub(super) fn connect(count: u32, far: SocketAddr) -> anyhow::Result<Self> {
+        Ok(Self { caller: Caller::connect(Wait::Block, far)?, count })
+    }
+}
+
+impl Measure for Sequence {
+    /// In milliseconds, as the time of connecting.
+    fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
+        let Self { caller, count } = self;
+        let sequence = || (0..*count).try_for_each(|_| caller.call().context("no answer to a datagram"));
+        let Work { value, amount } = time_calls(effort.calls / *count, sequence)?;
+        Ok(Work { value: value / 1e3, amount })
+    }
+}
