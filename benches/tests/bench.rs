@@ -73,7 +73,7 @@ fn writes_are_compared_and_their_cpu_time_is_told() {
 #[test]
 fn calls_are_compared_with_two_things() {
     let rows = rows("64-byte call, blocking");
-    assert_eq!(texts(&rows, "target"), ["<= 2.0", "report", "report", "<= 0.8", "report", "report"]);
+    assert_eq!(texts(&rows, "target"), ["<= 1.15", "report", "report", "<= 0.8", "report", "report"]);
 }
 
 #[test]
