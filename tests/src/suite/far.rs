@@ -32,7 +32,7 @@ const LOSS_SEED: u64 = 0x1055;
 enum Running {
     Nothing,
     /// A server, and the runtime of its async function.
-    Server(Server, Runtime),
+    Server(Box<(Server, Runtime)>),
     End(Box<End>),
 }
 
@@ -115,7 +115,7 @@ impl Far {
 
     fn server(&self) -> Result<&Server, String> {
         match &self.running {
-            Running::Server(server, _) => Ok(server),
+            Running::Server(running) => Ok(&running.0),
             _ => Err("no server runs".into()),
         }
     }
@@ -140,13 +140,14 @@ impl Far {
         let server = Server::start(config, registry).map_err(|e| e.to_string())?;
         let address = server.address();
         eprintln!("serving on {}", server.device());
-        self.running = Running::Server(server, runtime);
+        self.running = Running::Server(Box::new((server, runtime)));
         Ok(address)
     }
 
     fn stop(&mut self) {
         match std::mem::replace(&mut self.running, Running::Nothing) {
-            Running::Server(server, runtime) => {
+            Running::Server(running) => {
+                let (server, runtime) = *running;
                 server.shutdown(GRACE);
                 drop(runtime);
             }
