@@ -47,12 +47,18 @@ fn polls<F: Future>(future: F, left: u32) -> Polls<F> {
 ///
 /// # Panics
 /// Panics if the session does not do what its documentation says.
-pub async fn cut_off(seed: u64, device: &Device, server: SocketAddr, quiet: Duration) {
+pub async fn cut_off(
+    seed: u64,
+    device: &Device,
+    server: SocketAddr,
+    config: &SessionConfig,
+    quiet: Duration,
+) {
     const LEN: usize = 2048;
     let mut random = Random::new(seed, 0);
     let mode = [WaitMode::Block, WaitMode::Adaptive][random.below(2) as usize];
     let params = [Param::in_out(LEN)];
-    let config = SessionConfig { wait: mode, ..SessionConfig::default() };
+    let config = SessionConfig { wait: mode, ..config.clone() };
     let buffers = vec![Buffer::new(LEN).unwrap()];
     let connecting = Session::connect_with(device, server, &params, buffers, &config);
     let Some(session) = polls(connecting, random.below(30) as u32).await else { return };

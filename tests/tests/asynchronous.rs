@@ -275,7 +275,9 @@ fn a_session_may_be_cut_off_at_every_await() {
         let one = |seed| {
             let (device, server) = (device.clone(), front.address());
             async move {
-                let life = tokio::spawn(async move { cut_off(seed, &device, server, 3 * MS).await });
+                let life = tokio::spawn(async move {
+                    cut_off(seed, &device, server, &SessionConfig::default(), 3 * MS).await
+                });
                 assert!(life.await.is_ok(), "seed {seed}");
             }
         };

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -49,6 +50,8 @@ pub struct Worker {
     notifier: Arc<Notifier>,
     /// The file descriptor for programs that poll, made when the program first asks for it.
     descriptor: Option<EpollSet>,
+    /// The thread that closes the connection of a subscription that is over.
+    closing: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -98,6 +101,7 @@ impl Worker {
             held,
             notifier: Arc::new(notifier),
             descriptor: None,
+            closing: None,
         })
     }
 
@@ -132,8 +136,8 @@ impl Worker {
         }
     }
 
-    /// Returns the next event, or `None` if no event has arrived. The call never waits: after an error, a thread closes the
-    /// connection.
+    /// Returns the next event, or `None` if no event has arrived. The call does not wait: after an error, a thread closes the
+    /// connection. Only if no thread can be started, the call closes the connection itself, for up to half a second.
     ///
     /// # Errors
     /// Fails with the errors of [`next`](Self::next).
@@ -163,7 +167,7 @@ impl Worker {
                     match found {
                         None => return Ok(None),
                         Some(Ok(connection)) => {
-                            self.reconnected(connection)?;
+                            self.reconnected(connection, how)?;
                             continue;
                         }
                         Some(Err(error)) => SubscriptionEnd::Error(error),
@@ -204,11 +208,11 @@ impl Worker {
                 }
             }
             (SubscriptionEnd::Gone(why), None) => {
-                close(former, how);
+                self.close(former, how);
                 Error::BridgeGone { bridge, why, tried: None, last: String::new() }
             }
             (SubscriptionEnd::Error(error), _) => {
-                close(former, how);
+                self.close(former, how);
                 error
             }
         };
@@ -216,7 +220,7 @@ impl Worker {
         Err(error)
     }
 
-    fn reconnected(&mut self, mut connection: Box<BridgeConnection>) -> Result<(), Error> {
+    fn reconnected(&mut self, mut connection: Box<BridgeConnection>, how: How) -> Result<(), Error> {
         self.answer = connection.answer;
         self.counters.reconnects += 1;
         tracing::info!(bridge = %self.source, worker = self.answer.worker, "the bridge is back");
@@ -226,11 +230,30 @@ impl Worker {
                 .and_then(|fd| set.add(fd).map_err(|e| machine("cannot watch a descriptor", e)));
             if let Err(error) = watched {
                 self.state = State::Over(error.to_string());
+                self.close(Some(connection), how);
                 return Err(error);
             }
         }
         self.state = State::Up(connection);
         Ok(())
+    }
+
+    /// Closes the connection of a subscription that is over. This takes up to half a second, because the bridge is waited
+    /// for. If the caller does not wait, a thread closes the connection, and dropping the worker waits for the thread.
+    fn close(&mut self, connection: Option<Box<BridgeConnection>>, how: How) {
+        let Some(connection) = connection else { return };
+        match how {
+            How::Wait(_) => drop(connection),
+            How::Test => {
+                let thread = std::thread::Builder::new().name("naa-events".to_owned());
+                match thread.spawn(move || drop(connection)) {
+                    Ok(thread) => self.closing = Some(thread),
+                    Err(error) => {
+                        tracing::debug!(%error, "no thread closes the connection, so it was closed at once");
+                    }
+                }
+            }
+        }
     }
 
     /// A descriptor that becomes readable when [`try_next`](Self::try_next) is to be called, after it gave nothing: for
@@ -290,6 +313,15 @@ impl Worker {
     }
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(thread) = self.closing.take() {
+            // A panic of the thread leaves nothing to do here.
+            let _ = thread.join();
+        }
+    }
+}
+
 fn next(connection: &mut BridgeConnection, how: How) -> Result<Option<Event>, SubscriptionEnd> {
     if let Some(event) = connection.look()? {
         return Ok(Some(event));
@@ -297,16 +329,6 @@ fn next(connection: &mut BridgeConnection, how: How) -> Result<Option<Event>, Su
     match how {
         How::Wait(until) => connection.wait(until),
         How::Test => connection.test(),
-    }
-}
-
-/// Closes a connection. This takes up to half a second, because the bridge is waited for. A caller that does not wait
-/// lets a thread do it.
-fn close(connection: Option<Box<BridgeConnection>>, how: How) {
-    let (Some(connection), How::Test) = (connection, how) else { return };
-    let thread = std::thread::Builder::new().name("naa-events".to_owned());
-    if let Err(error) = thread.spawn(move || drop(connection)) {
-        tracing::debug!(%error, "no thread closes the connection, so it was closed at once");
     }
 }
 

@@ -30,8 +30,8 @@ const RECEIVE_MESSAGES: usize = 16;
 const SEND_SEGMENTS: usize = 512;
 /// The size in bytes of a send batch's memory for headers, trailers and copied payload.
 const SEND_COPIED: usize = 1 << 20;
-/// The maximum number of packets that are sent per turn. The limit leaves time for receiving datagrams and for other
-/// threads.
+/// The number of packets after which a turn sends no further run. The limit leaves time for receiving datagrams and for
+/// other threads.
 const TURN_PACKETS: usize = 1024;
 /// The longest delay of a due timer of the endpoint. If datagrams are still in the socket when a timer is due, the
 /// datagrams are handled first, but for at most this time.
@@ -179,6 +179,10 @@ impl Engine {
     fn transmit_at(&mut self, now: Time) -> Turn {
         let mut turn = Turn::default();
         self.held = false;
+        if self.pending {
+            // The packet has waited for room in the socket's send buffer.
+            self.endpoint.check_run(&mut self.transmit);
+        }
         let mut packets = 0;
         loop {
             if !self.pending && !self.endpoint.poll_transmit(now, &mut self.transmit) {
@@ -199,7 +203,7 @@ impl Engine {
     }
 
     /// Adds the packet that the field `transmit` describes, and the packets that follow it in its run, to the send batch.
-    /// Returns the number of packets that were added. If the send batch has no room for a packet, `transmit` describes
+    /// Returns the number of packets that were added or dropped. If the send batch has no room for a packet, `transmit` describes
     /// this packet, and `pending` is true.
     fn build(&mut self) -> usize {
         let mut packets = 0;

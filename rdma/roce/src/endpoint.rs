@@ -28,7 +28,7 @@ use crate::{
     refusal::{Observer, Refusal, RefusalCause},
     time::Time,
     timer::Deadlines,
-    transmit::Transmit,
+    transmit::{Run, Transmit},
     wire::{Bth, Malformed, Packet},
 };
 
@@ -173,9 +173,10 @@ impl Endpoint {
     /// Builds the next packet in `out` and returns true; returns false if there is no packet to send. Each queue pair
     /// may send `Config::burst` packets before the next queue pair's turn.
     ///
-    /// The caller must pass the same `out` each time, and may change it only by [`Transmit::next_of_run`] and
-    /// [`Transmit::end_run`]: it can hold further packets of a run, which count as sent.
+    /// Until the method has returned false, the caller must pass the same `out`, and may change it only by
+    /// [`Transmit::next_of_run`] and [`Transmit::end_run`]: it can hold further packets of a run, which count as sent.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Transmit) -> bool {
+        self.check_run(out);
         if out.next_of_run() || self.poll_cm_transmit(out) {
             return true;
         }
@@ -187,7 +188,7 @@ impl Endpoint {
                 _ => false,
             };
             if sent {
-                self.burst_left -= 1 + out.more;
+                self.burst_left -= 1 + out.run.more;
                 return true;
             }
             self.burst_left = self.shared.config.burst;
@@ -196,6 +197,21 @@ impl Endpoint {
             self.touch(qpn);
         }
         false
+    }
+
+    /// Ends the run in `out` if its further packets must not be sent: a region was deregistered, or the queue pair failed, was
+    /// destroyed, or sends packets again. Packets that are not sent count as lost.
+    pub fn check_run(&self, out: &mut Transmit) {
+        let Run { more, qpn, epoch, deregistered } = out.run;
+        if more == 0 {
+            return;
+        }
+        let qp = self.qps.get(&qpn);
+        let goes_on =
+            qp.and_then(QpEntry::run_epoch) == Some(epoch) && deregistered == self.shared.deregistered;
+        if !goes_on {
+            out.end_run();
+        }
     }
 
     /// Returns true if no packet waits to be sent, or if all waiting packets are acknowledgements that may be sent

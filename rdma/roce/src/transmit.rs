@@ -24,9 +24,21 @@ pub struct Transmit {
     /// `copy_first` is true for a READ response with payload, because the program or a peer may write the memory of
     /// `pieces` while the packet is sent.
     pub copy_first: bool,
-    /// The number of packets of the run that follow this packet. A run is a row of MIDDLE packets of one message, which
-    /// differ only in the PSN and in the offset of the payload. [`Self::next_of_run`] makes the next packet.
+    pub(crate) run: Run,
+}
+
+/// The packets that follow a packet in its run. A run is a row of MIDDLE packets of one message, which differ only in the
+/// PSN and in the offset of the payload.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Run {
+    /// The number of packets that follow.
     pub(crate) more: u32,
+    /// The queue pair that sends the packets.
+    pub(crate) qpn: u32,
+    /// The value of `Requester::run_epoch` when the run was granted.
+    pub(crate) epoch: u32,
+    /// The value of `DeviceTables::deregistered` when the run was granted.
+    pub(crate) deregistered: u32,
 }
 
 impl Default for Transmit {
@@ -37,7 +49,7 @@ impl Default for Transmit {
             pieces: Vec::new(),
             inline: Vec::new(),
             copy_first: false,
-            more: 0,
+            run: Run::default(),
         }
     }
 }
@@ -49,16 +61,19 @@ impl Transmit {
         self.pieces.clear();
         self.inline.clear();
         self.copy_first = false;
-        self.more = 0;
+        self.run.more = 0;
     }
 
     /// Turns this packet into the next packet of its run. Returns false, and changes nothing, if the run has no further
     /// packet.
+    ///
+    /// After any other method of the endpoint was called, [`Endpoint::check_run`](crate::Endpoint::check_run) must be called
+    /// first.
     pub fn next_of_run(&mut self) -> bool {
-        if self.more == 0 {
+        if self.run.more == 0 {
             return false;
         }
-        self.more -= 1;
+        self.run.more -= 1;
         self.header.next_psn();
         if let Some(piece) = self.pieces.first_mut() {
             piece.offset += u64::from(piece.len);
@@ -68,7 +83,7 @@ impl Transmit {
 
     /// Forgets the packets of the run that follow this packet, as if the network had lost them.
     pub fn end_run(&mut self) {
-        self.more = 0;
+        self.run.more = 0;
     }
 
     fn payload_len(&self) -> usize {

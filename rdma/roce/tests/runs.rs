@@ -2,8 +2,8 @@
 
 mod pair;
 
-use pair::{HALF, MTU, PSN_A, Pair, ok};
-use roce::wire::Bth;
+use pair::{A, B, HALF, MTU, PSN_A, Pair, ok};
+use roce::wire::{Bth, NakCode, Syndrome};
 use verbs::{Payload, SendFlags, SendOp, SendWr};
 
 /// A pair of which A may send `packets` packets without an acknowledgement.
@@ -103,9 +103,75 @@ fn packets_of_a_run_that_the_caller_forgets_are_sent_again() {
     let mut pair = with_window(1000);
     pair.write(1, 100 * MTU);
     for _ in 0..5 {
-        assert!(pair.transmit_one(pair::A));
+        assert!(pair.transmit_one(A));
     }
     pair.a.transmit.end_run();
     assert_eq!(pair.finish(), ok([1]));
     assert_eq!(pair.b.got(100 * MTU), pair.a.own(100 * MTU));
+}
+
+/// A pair of which A has granted a run, of which it has built the first packet. Returns the PSN of this packet, too.
+fn in_a_run() -> (Pair, u32) {
+    let mut pair = with_window(1000);
+    pair.write(1, 100 * MTU);
+    for _ in 0..5 {
+        assert!(pair.transmit_one(A));
+    }
+    assert!(pair.a.transmit.clone().next_of_run());
+    let psn = pair.sent.last().unwrap().psn();
+    (pair, psn)
+}
+
+#[test]
+fn a_run_ends_when_its_packets_are_sent_again() {
+    let (mut pair, last) = in_a_run();
+    let nak = pair.forge_ack(A, PSN_A + 1, Syndrome::Nak(NakCode::PsnSequence));
+    assert_eq!(pair.deliver(A, &nak), None);
+    assert!(pair.transmit_one(A));
+    assert_eq!((last, pair.sent.last().unwrap().psn()), (PSN_A + 4, PSN_A + 1));
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.b.got(100 * MTU), pair.a.own(100 * MTU));
+}
+
+#[test]
+fn a_run_ends_with_its_queue_pair_and_with_its_region() {
+    let ends: [fn(&mut Pair); 3] = [
+        |pair| pair.a.endpoint.destroy_qp(pair.a.qp).unwrap(),
+        |pair| _ = pair.a.endpoint.dereg_mr(pair.a.keys.lkey).unwrap(),
+        |pair| {
+            let nak = pair.forge_ack(A, PSN_A + 1, Syndrome::Nak(NakCode::RemoteAccess));
+            assert_eq!(pair.deliver(A, &nak), None);
+        },
+    ];
+    for end in ends {
+        let (mut pair, _) = in_a_run();
+        end(&mut pair);
+        assert!(!pair.transmit_one(A), "{:?}", pair.sent.last());
+    }
+}
+
+#[test]
+fn one_packet_of_a_run_overtakes_a_late_acknowledgement() {
+    let mut pair = Pair::with(|setup| {
+        setup.cap.late_acks = true;
+        let config = &mut setup.config;
+        (config.initial_window_bytes, config.max_window_bytes) = (1000 * MTU, 1000 * MTU);
+    });
+    pair.b.recv(9, MTU);
+    pair.b.post(2, SendOp::Write(pair.a.remote(HALF)), 0, 100 * MTU);
+    for _ in 0..2 {
+        assert!(pair.transmit_one(B));
+    }
+    pair.b.transmit.end_run();
+    assert!(pair.transmit_one(B));
+    // The next packet is a MIDDLE packet, which could begin a run.
+    pair.send(1, 10);
+    assert!(pair.transmit_one(A));
+    while pair.b.received().is_empty() {
+        pair.step_without_sending();
+    }
+    for _ in 0..3 {
+        assert!(pair.transmit_one(B));
+    }
+    assert_eq!(pair.kinds(B)[3..], ["WRITE_MIDDLE", "ACK", "WRITE_MIDDLE"]);
 }

@@ -194,7 +194,7 @@ fn impaired(words: &'static str, (near, far): (End, End), machine: &'static str)
     Step { near, far, family: 4, what: What::Suite { set: Set::Bytes, netem: words, only: "" }, machine }
 }
 
-/// Sessions that programs on tokio leave at any moment.
+/// The cases of programs on tokio, without those of the set of bytes.
 fn left(words: &'static str, (near, far): (End, End), family: u8, machine: &'static str) -> Step {
     Step { near, far, family, what: What::Suite { set: Set::Rest, netem: words, only: "async:" }, machine }
 }

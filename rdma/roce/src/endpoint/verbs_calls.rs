@@ -78,11 +78,12 @@ impl Endpoint {
     }
 
     /// Deregisters the region with this LKey, and returns the region's number. After the call, no packet reads or
-    /// writes the region.
+    /// writes the region, except the packet that the caller has built and not sent.
     ///
     /// # Errors
     /// Fails with [`Error::NotFound`] if no region has this LKey.
     pub fn dereg_mr(&mut self, lkey: u32) -> Result<RegionId, Error> {
+        self.shared.deregistered = self.shared.deregistered.wrapping_add(1);
         self.shared.mrs.remove(lkey).ok_or(Error::NotFound { what: "LKey", id: lkey.into() })
     }
 

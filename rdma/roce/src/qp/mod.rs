@@ -51,6 +51,8 @@ pub(crate) struct DeviceTables {
     /// A buffer for the work requests that a packet completed. The buffer is used again for each packet, so that no
     /// memory is allocated for a packet.
     pub(crate) done: Vec<SendWqe>,
+    /// The number of calls that deregistered a region, modulo 2^32.
+    pub(crate) deregistered: u32,
 }
 
 impl DeviceTables {
@@ -159,6 +161,14 @@ impl QpEntry {
 
     pub(crate) fn peer(&self) -> Option<&Peer> {
         self.connection().map(|connection| &connection.peer)
+    }
+
+    /// Returns `Requester::run_epoch` of a connected queue pair.
+    pub(crate) fn run_epoch(&self) -> Option<u32> {
+        match &self.phase {
+            Phase::Connected(connection) => Some(connection.requester.run_epoch),
+            _ => None,
+        }
     }
 
     pub(crate) fn state_name(&self) -> &'static str {
@@ -352,6 +362,7 @@ impl QpEntry {
         let peer = connection.peer;
         let overtakes = late_acks && open && peer.embedded && connection.may_overtake();
         connection.overtaken = overtakes;
+        let most = if overtakes { 1 } else { most };
         if !overtakes {
             match connection.responder.responses.next_packet(&peer, shared, out) {
                 Ok(true) => return true,
@@ -364,7 +375,10 @@ impl QpEntry {
             }
         }
         match connection.requester.next_packet(now, &peer, shared, out, most) {
-            Ok(sent) => sent,
+            Ok(sent) => {
+                out.run.qpn = self.num.0;
+                sent
+            }
             Err(status) => {
                 self.fail(Some(status), shared);
                 self.has_work() && self.next_packet(now, shared, out, most)

@@ -16,7 +16,7 @@ use crate::{
     psn::Psn,
     time::Time,
     timer::{Timer, TimerTable},
-    transmit::Transmit,
+    transmit::{Run, Transmit},
     window::Window,
     wire::{Bth, Reth, pad_of},
 };
@@ -60,6 +60,9 @@ pub(crate) struct Requester {
     /// is in progress.
     pub(super) recover: Option<Psn>,
     pub(super) timers: TimerTable,
+    /// The number of times that the requester went back to packets that it had sent, modulo 2^32. A run that was granted
+    /// before the requester went back must end.
+    pub(super) run_epoch: u32,
 }
 
 impl Requester {
@@ -86,6 +89,7 @@ impl Requester {
             rtt: super::rtt::Rtt::new(min_probe, min_rto, retry.ack_timeout),
             recover: None,
             timers: TimerTable::default(),
+            run_epoch: 0,
         }
     }
 
@@ -136,7 +140,8 @@ impl Requester {
         psn.value().wrapping_sub(self.una.value()) & Psn::MASK
     }
 
-    /// Builds the packet to send next, or a run of at most `most` packets; returns false if no packet can be sent now. If the memory of the packet's
+    /// Builds the packet to send next, and grants a run of at most `most` packets that begins with it; returns false if no
+    /// packet can be sent now. If the memory of the packet's
     /// payload was deregistered, the function returns false until the packet's work request is the oldest work request.
     /// When the work request is the oldest, the function returns an error.
     pub(crate) fn next_packet(
@@ -158,11 +163,12 @@ impl Requester {
             self.wqes[index].broken = true;
             return if index == 0 { Err(status) } else { Ok(false) };
         } else {
-            self.extend_run(index, packet, psn, peer, out, most);
-            1 + out.more
+            out.run = Run { more: self.run_after(index, packet, psn, peer, most), ..self.run(shared) };
+            self.since_ack_req += out.run.more;
+            1 + out.run.more
         };
         self.advance(now, psn, consumed);
-        shared.counters.sent_pkts += 1 + u64::from(out.more);
+        shared.counters.sent_pkts += 1 + u64::from(out.run.more);
         Ok(true)
     }
 
@@ -258,22 +264,19 @@ impl Requester {
         Ok(())
     }
 
-    /// Adds packets to `out`, so that it holds a run of at most `most` packets. The packets of a run are MIDDLE packets
-    /// that request no acknowledgement and whose payload is contiguous in one region. `out` holds packet `packet` of the
-    /// message with the index `index`, whose PSN is `psn`.
-    fn extend_run(
-        &mut self,
-        index: usize,
-        packet: u32,
-        psn: Psn,
-        peer: &Peer,
-        out: &mut Transmit,
-        most: u32,
-    ) {
+    fn run(&self, shared: &DeviceTables) -> Run {
+        Run { epoch: self.run_epoch, deregistered: shared.deregistered, ..Run::default() }
+    }
+
+    /// Returns how many packets of a run of at most `most` packets can follow the packet `packet` of the message with the
+    /// index `index`. The PSN of the packet is `psn`, and the packet was just built. The packets of a run are MIDDLE packets
+    /// that request no acknowledgement and whose payload is contiguous in one region.
+    fn run_after(&self, index: usize, packet: u32, psn: Psn, peer: &Peer, most: u32) -> u32 {
         let wqe = &self.wqes[index];
-        let WqePayload::Sges(sges) = &wqe.payload else { return };
-        if packet == 0 || self.since_ack_req == 0 {
-            return;
+        let WqePayload::Sges(sges) = &wqe.payload else { return 0 };
+        let asks_for_ack = self.since_ack_req == 0;
+        if packet == 0 || asks_for_ack {
+            return 0;
         }
         let in_message = (wqe.packets - packet).saturating_sub(2);
         let mtu = u64::from(peer.mtu);
@@ -281,8 +284,7 @@ impl Requester {
         let window = self.window.packets();
         let before_ack = Self::ack_interval(window).saturating_sub(self.since_ack_req + 1);
         let in_window = window.saturating_sub(self.in_flight(psn) + 2);
-        out.more = [most - 1, in_message, in_buffer, before_ack, in_window].into_iter().min().unwrap_or(0);
-        self.since_ack_req += out.more;
+        [most - 1, in_message, in_buffer, before_ack, in_window].into_iter().min().unwrap_or(0)
     }
 
     /// Returns the number of packets of which at least one must request an acknowledgement.
@@ -309,6 +311,7 @@ impl Requester {
         self.recover = Some(self.sent_end);
         self.rtt.forget();
         self.since_ack_req = 0;
+        self.run_epoch = self.run_epoch.wrapping_add(1);
     }
 
     /// Makes the next packet ask for an acknowledgement.
