@@ -203,25 +203,21 @@ impl Engine {
     }
 
     /// Adds the packet that the field `transmit` describes, and the packets that follow it in its run, to the send batch.
-    /// Returns the number of packets that were added or dropped. If the send batch has no room for a packet, `transmit` describes
-    /// this packet, and `pending` is true.
+    /// Returns the number of packets that were added or dropped. If the send batch has no room for one of the packets,
+    /// `transmit` describes this packet afterwards, and `pending` is true.
     fn build(&mut self) -> usize {
+        let Some(flow) = self.flows.get(self.port.local_addr(), self.transmit.to) else {
+            // The packet's destination has another address family than the socket, so the socket cannot send the
+            // packet.
+            self.pending = false;
+            self.counters.send_errors += 1;
+            return 1;
+        };
         let mut packets = 0;
-        let mut flow = self.flows.get(self.port.local_addr(), self.transmit.to);
         loop {
-            match &mut flow {
-                Some(flow) => {
-                    self.pending = !build(&mut self.send, &self.transmit, flow, &self.regions);
-                    if self.pending {
-                        return packets;
-                    }
-                }
-                None => {
-                    // The packet's destination has another address family than the socket, so the socket cannot send
-                    // the packet.
-                    self.pending = false;
-                    self.counters.send_errors += 1;
-                }
+            self.pending = !build(&mut self.send, &self.transmit, flow, &self.regions);
+            if self.pending {
+                return packets;
             }
             packets += 1;
             if !self.transmit.next_of_run() {

@@ -199,8 +199,8 @@ impl Endpoint {
         false
     }
 
-    /// Ends the run in `out` if its further packets must not be sent: a region was deregistered, or the queue pair failed, was
-    /// destroyed, or sends packets again. Packets that are not sent count as lost.
+    /// Ends the run in `out` if its further packets must not be sent: a region was deregistered, or the queue pair
+    /// failed, was destroyed, or sends packets again. Packets that are not sent count as lost.
     pub fn check_run(&self, out: &mut Transmit) {
         let Run { more, qpn, epoch, deregistered } = out.run;
         if more == 0 {

@@ -24,11 +24,12 @@ pub struct Transmit {
     /// `copy_first` is true for a READ response with payload, because the program or a peer may write the memory of
     /// `pieces` while the packet is sent.
     pub copy_first: bool,
+    /// The packets that the endpoint has granted and that the caller can make of this packet.
     pub(crate) run: Run,
 }
 
-/// The packets that follow a packet in its run. A run is a row of MIDDLE packets of one message, which differ only in the
-/// PSN and in the offset of the payload.
+/// The packets that follow a packet in its run. A run is a row of MIDDLE packets of one message, which differ only in
+/// the PSN and in the offset of the payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     /// The number of packets that follow.
@@ -67,8 +68,8 @@ impl Transmit {
     /// Turns this packet into the next packet of its run. Returns false, and changes nothing, if the run has no further
     /// packet.
     ///
-    /// After any other method of the endpoint was called, [`Endpoint::check_run`](crate::Endpoint::check_run) must be called
-    /// first.
+    /// If another method of the endpoint was called after `poll_transmit`, the caller must first call
+    /// [`Endpoint::check_run`](crate::Endpoint::check_run), because the run may have ended.
     pub fn next_of_run(&mut self) -> bool {
         if self.run.more == 0 {
             return false;

@@ -83,8 +83,9 @@ impl Endpoint {
     /// # Errors
     /// Fails with [`Error::NotFound`] if no region has this LKey.
     pub fn dereg_mr(&mut self, lkey: u32) -> Result<RegionId, Error> {
+        let region = self.shared.mrs.remove(lkey).ok_or(Error::NotFound { what: "LKey", id: lkey.into() })?;
         self.shared.deregistered = self.shared.deregistered.wrapping_add(1);
-        self.shared.mrs.remove(lkey).ok_or(Error::NotFound { what: "LKey", id: lkey.into() })
+        Ok(region)
     }
 
     /// Creates a completion queue with room for `depth` completions.

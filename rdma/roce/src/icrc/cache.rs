@@ -15,10 +15,14 @@ use crate::wire::Bth;
 #[derive(Clone, Debug)]
 pub struct WarmFlow {
     flow: Flow,
-    /// A direct-mapped cache of intermediate values of ICRCs. The index of an entry is the IP identification modulo 64.
-    /// An entry is a key (length of the datagram and IP identification) and the intermediate value for this key.
-    states: [(u32, u32); 64],
+    /// A direct-mapped cache of intermediate values of ICRCs. The index of an entry is the IP identification modulo
+    /// [`STATES`]. An entry is a key (length of the datagram and IP identification) and the intermediate value for this key.
+    states: [(u32, u32); STATES],
 }
+
+/// The number of intermediate values that are kept for each flow. The datagrams of a super-packet have the IP
+/// identifications from 0 on, and roce-udp puts at most 64 datagrams into a super-packet.
+const STATES: usize = 64;
 
 /// The key of an empty entry in the cache of a [`WarmFlow`]. The upper 16 bits of a key are the length of the datagram.
 /// In `NEVER`, this length is 65535. No packet has this key, because a datagram of 65535 bytes does not fit into an IP
@@ -28,7 +32,7 @@ const NEVER: u32 = u32::MAX;
 impl WarmFlow {
     /// Makes a `WarmFlow` with an empty cache.
     pub const fn new(flow: Flow) -> Self {
-        Self { flow, states: [(NEVER, 0); 64] }
+        Self { flow, states: [(NEVER, 0); STATES] }
     }
 
     pub(super) const fn flow(&self) -> &Flow {
@@ -38,7 +42,7 @@ impl WarmFlow {
     /// Begins the ICRC of a packet as [`Icrc::begin`] does, but uses a cached intermediate value if possible.
     pub fn begin(&mut self, ip_id: u16, datagram_len: usize, bth: &[u8; Bth::LEN]) -> Icrc {
         let key = u32::from(datagram_len as u16) << 16 | u32::from(ip_id);
-        let slot = &mut self.states[usize::from(ip_id) % 64];
+        let slot = &mut self.states[usize::from(ip_id) % STATES];
         if slot.0 != key {
             *slot = (key, self.flow.before_bth(ip_id, datagram_len).finalize());
         }

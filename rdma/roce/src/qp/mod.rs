@@ -51,7 +51,7 @@ pub(crate) struct DeviceTables {
     /// A buffer for the work requests that a packet completed. The buffer is used again for each packet, so that no
     /// memory is allocated for a packet.
     pub(crate) done: Vec<SendWqe>,
-    /// The number of calls that deregistered a region, modulo 2^32.
+    /// The number of regions that were deregistered, modulo 2^32.
     pub(crate) deregistered: u32,
 }
 

@@ -163,9 +163,12 @@ impl Requester {
             self.wqes[index].broken = true;
             return if index == 0 { Err(status) } else { Ok(false) };
         } else {
-            out.run = Run { more: self.run_after(index, packet, psn, peer, most), ..self.run(shared) };
-            self.since_ack_req += out.run.more;
-            1 + out.run.more
+            let more = self.run_after(index, packet, psn, peer, most);
+            let (epoch, deregistered) = (self.run_epoch, shared.deregistered);
+            // The caller sets `qpn`.
+            out.run = Run { more, epoch, deregistered, ..Run::default() };
+            self.since_ack_req += more;
+            1 + more
         };
         self.advance(now, psn, consumed);
         shared.counters.sent_pkts += 1 + u64::from(out.run.more);
@@ -264,13 +267,9 @@ impl Requester {
         Ok(())
     }
 
-    fn run(&self, shared: &DeviceTables) -> Run {
-        Run { epoch: self.run_epoch, deregistered: shared.deregistered, ..Run::default() }
-    }
-
-    /// Returns how many packets of a run of at most `most` packets can follow the packet `packet` of the message with the
-    /// index `index`. The PSN of the packet is `psn`, and the packet was just built. The packets of a run are MIDDLE packets
-    /// that request no acknowledgement and whose payload is contiguous in one region.
+    /// Returns how many packets of a run of at most `most` packets can follow the packet `packet` of the message with
+    /// the index `index`. The PSN of the packet is `psn`, and the packet was just built. The packets of a run are MIDDLE
+    /// packets that request no acknowledgement and whose payload is contiguous in one region.
     fn run_after(&self, index: usize, packet: u32, psn: Psn, peer: &Peer, most: u32) -> u32 {
         let wqe = &self.wqes[index];
         let WqePayload::Sges(sges) = &wqe.payload else { return 0 };
