@@ -162,7 +162,7 @@ pub(crate) enum Near {
     C(capi::Calls),
     Python,
     UdpPing(Wait),
-    /// So many in a row, asleep until each answer: milliseconds of all.
+    /// The time in milliseconds of this number of ping-pongs in a row, which wait asleep.
     UdpPings(u32),
     Rpc,
     /// Calls per second of so many sessions, each in a thread.

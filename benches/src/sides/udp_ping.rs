@@ -92,7 +92,7 @@ impl Measure for Caller {
     }
 }
 
-/// Some ping-pongs one after the other, which sleep until the answer.
+/// Some ping-pongs in a row, which wait asleep.
 #[derive(Debug)]
 pub(super) struct Sequence {
     caller: Caller,
@@ -106,7 +106,7 @@ impl Sequence {
 }
 
 impl Measure for Sequence {
-    /// In milliseconds, as the time of connecting.
+    /// The value is in milliseconds, as the time of connecting is.
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
         let Self { caller, count } = self;
         let sequence = || (0..*count).try_for_each(|_| caller.call().context("no answer to a datagram"));

@@ -147,9 +147,8 @@ impl Far {
     fn stop(&mut self) {
         match std::mem::replace(&mut self.running, Running::Nothing) {
             Running::Server(running) => {
-                let (server, runtime) = *running;
+                let (server, _runtime) = *running;
                 server.shutdown(GRACE);
-                drop(runtime);
             }
             Running::End(end) => drop(end),
             Running::Nothing => {}

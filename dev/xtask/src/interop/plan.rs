@@ -195,7 +195,7 @@ fn impaired(words: &'static str, (near, far): (End, End), machine: &'static str)
 }
 
 /// The cases of programs on tokio, without those of the set of bytes.
-fn left(words: &'static str, (near, far): (End, End), family: u8, machine: &'static str) -> Step {
+fn tokio_cases(words: &'static str, (near, far): (End, End), family: u8, machine: &'static str) -> Step {
     Step { near, far, family, what: What::Suite { set: Set::Rest, netem: words, only: "async:" }, machine }
 }
 
@@ -231,8 +231,8 @@ fn impairments() -> Boot {
     let name = "impaired";
     let pairs = IMPAIRMENTS.iter().flat_map(|words| PAIRS[..3].iter().map(move |pair| (*words, *pair)));
     let worst = IMPAIRMENTS[IMPAIRMENTS.len() - 1];
-    let left = PAIRS[..3].iter().map(|pair| left(worst, *pair, 4, name));
-    let steps = pairs.map(|(words, pair)| impaired(words, pair, name)).chain(left).collect();
+    let tokio_cases = PAIRS[..3].iter().map(|pair| tokio_cases(worst, *pair, 4, name));
+    let steps = pairs.map(|(words, pair)| impaired(words, pair, name)).chain(tokio_cases).collect();
     Boot { name, mtu: 1500, path_mtu: 1024, two: false, buffers: true, capture: false, steps }
 }
 
@@ -270,7 +270,7 @@ pub(super) fn quick() -> Vec<Boot> {
             let what = What::Suite { set: Set::Rest, netem: "", only };
             steps.push(Step { near, far, family, what, machine: name });
         }
-        steps.push(left("", (near, far), family, name));
+        steps.push(tokio_cases("", (near, far), family, name));
     }
     steps.extend(rpings(4, 10, &[5000], name));
     steps.extend(bridges(4, 1000, name));
