@@ -80,6 +80,7 @@ impl End {
             responder_resources: 1,
             initiator_depth: 1,
             embedded_peer: true,
+            offers_carried_acks: true,
         };
         self.endpoint.connect_qp(self.qp, &attr).ok()
     }

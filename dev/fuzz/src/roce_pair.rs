@@ -130,6 +130,7 @@ impl<'a> Net<'a> {
                 responder_resources: depth,
                 initiator_depth: depth,
                 embedded_peer: options & 2 != 0,
+                offers_carried_acks: n == 0 && options & 16 != 0,
             };
             nodes[n].device.endpoint.connect_qp(nodes[n].qp, &attr).expect("a fresh queue pair");
         }

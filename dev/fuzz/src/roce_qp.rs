@@ -8,7 +8,7 @@ use roce::{
     Config, QpAttr, Time,
     opcode::{self, Operation},
     psn::Psn,
-    wire::{Aeth, Bth, Packet, ROCE_PORT, Reth, Syndrome, pad_of},
+    wire::{Aeth, Bth, CarriedAck, Packet, ROCE_PORT, Reth, Syndrome, pad_of},
 };
 use verbs::{Access, Payload, PdId, QpCap, QpNum, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc};
 
@@ -23,7 +23,14 @@ const MAX_PACKETS: usize = 1 << 15;
 /// More than all retries of both queue pairs.
 const MAX_TIMEOUTS: usize = 2000;
 const REGION: usize = 4096;
-const CAP: QpCap = QpCap { max_send_wr: 16, max_recv_wr: 8, max_sge: 3, late_acks: false };
+const CAP: QpCap = QpCap { max_send_wr: 16, max_recv_wr: 8, max_sge: 3, late_acks: true };
+
+/// The headers between the BTH and the payload, without the immediate.
+struct Extended {
+    reth: Option<Reth>,
+    aeth: Option<Aeth>,
+    carried: Option<CarriedAck>,
+}
 
 /// A queue pair as its application and its peer know it.
 struct Pair {
@@ -111,6 +118,7 @@ impl<'a> Machine<'a> {
             responder_resources: program.byte(),
             initiator_depth: program.byte(),
             embedded_peer: options & 16 != 0,
+            offers_carried_acks: true,
         };
         if options & 0xe0 != 0xe0 {
             self.device.endpoint.connect_qp(num, &attr).expect("a fresh queue pair");
@@ -191,9 +199,10 @@ impl<'a> Machine<'a> {
         Reth { addr: va.wrapping_add(offset), rkey, length }
     }
 
-    /// A request of the peer.
+    /// A request of the peer, which may carry an acknowledgement.
     fn request(&mut self, pair: usize) {
-        let opcode = self.program.byte() % 0x18;
+        let byte = self.program.byte();
+        let opcode = byte % 0x18;
         let Pair { mtu, request, .. } = self.pairs[pair];
         let psn = self.psn(request);
         let info = opcode::info(opcode);
@@ -204,7 +213,19 @@ impl<'a> Machine<'a> {
             let packets = reth.filter(|_| read).map_or(1, |reth| reth.length.div_ceil(mtu).max(1));
             self.pairs[pair].request = psn.plus(packets);
         }
-        self.feed(pair, opcode, psn, reth, None, &payload);
+        let carries = byte >= opcode::CARRIES_ACK && opcode <= opcode::READ_REQUEST;
+        let carried = carries.then(|| self.carried(pair));
+        self.feed(pair, opcode, psn, Extended { reth, aeth: None, carried }, &payload);
+    }
+
+    fn carried(&mut self, pair: usize) -> CarriedAck {
+        let psn = self.psn(self.pairs[pair].seen);
+        CarriedAck { reserved: 0, psn, aeth: self.aeth() }
+    }
+
+    fn aeth(&mut self) -> Aeth {
+        let syndrome = if self.program.rarely(4) { self.program.byte() } else { 0x1f };
+        Aeth { syndrome: Syndrome::decode(syndrome), msn: self.program.byte().into() }
     }
 
     /// An acknowledgement or READ response of the peer.
@@ -213,32 +234,25 @@ impl<'a> Machine<'a> {
         let Pair { mtu, answer, seen, .. } = self.pairs[pair];
         let next = if self.program.flag() { seen } else { answer };
         let psn = self.psn(next);
-        let syndrome = if self.program.rarely(4) { self.program.byte() } else { 0x1f };
-        let aeth = Aeth { syndrome: Syndrome::decode(syndrome), msn: self.program.byte().into() };
+        let aeth = self.aeth();
         let payload = if opcode < opcode::ACKNOWLEDGE { self.payload(mtu) } else { Vec::new() };
         self.pairs[pair].answer = psn.plus(1);
-        self.feed(pair, opcode, psn, None, Some(aeth), &payload);
+        self.feed(pair, opcode, psn, Extended { reth: None, aeth: Some(aeth), carried: None }, &payload);
     }
 
-    fn feed(
-        &mut self,
-        pair: usize,
-        opcode: u8,
-        psn: Psn,
-        reth: Option<Reth>,
-        aeth: Option<Aeth>,
-        payload: &[u8],
-    ) {
+    fn feed(&mut self, pair: usize, opcode: u8, psn: Psn, extended: Extended, payload: &[u8]) {
+        let Extended { reth, aeth, carried } = extended;
         let flags = self.program.byte();
         let pad = if flags & 0x1c == 0x1c { flags >> 6 } else { pad_of(payload.len()) };
         let bth = Bth {
-            opcode,
+            opcode: if carried.is_some() { opcode | opcode::CARRIES_ACK } else { opcode },
             psn,
             pad,
             solicited: flags & 1 != 0,
             ack_req: flags & 2 != 0,
             p_key: Bth::DEFAULT_P_KEY,
             dest_qp: self.pairs[pair].num.0,
+            reserved7: if carried.is_some() { Bth::TAKES_CARRIED_ACKS } else { 0 },
             ..Bth::default()
         };
         let mut bytes = bth.encode().to_vec();
@@ -251,6 +265,7 @@ impl<'a> Machine<'a> {
             bytes.extend(self.program.u32().to_be_bytes());
         }
         bytes.resize(bytes.len() + info.map_or(0, |info| info.other), 0);
+        carried.inspect(|carried| bytes.extend(carried.encode()));
         bytes.extend_from_slice(payload);
         bytes.resize(bytes.len() + usize::from(pad_of(payload.len())), 0);
         if flags & 0x38 == 0x38 {

@@ -236,6 +236,7 @@ impl Plan {
             responder_resources: self.depth,
             initiator_depth: self.depth,
             embedded_peer: self.nodes[peer].embedded,
+            offers_carried_acks: node < peer,
         }
     }
 

@@ -71,4 +71,6 @@ counters! {
     rdma_sends,
     /// The number of posted receives that were completed by messages of peers.
     rdma_recvs,
+    /// The number of acknowledgements that were sent in request packets instead of packets of their own.
+    carried_acks,
 }

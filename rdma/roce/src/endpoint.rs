@@ -131,17 +131,22 @@ impl Endpoint {
         memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
         let opcode = packet.bth.opcode;
-        let info = opcode::info(opcode).ok_or(Malformed::UnknownOpcode(opcode))?;
+        let request = if packet.carried.is_some() { opcode & !opcode::CARRIES_ACK } else { opcode };
+        let info = opcode::info(request).ok_or(Malformed::UnknownOpcode(opcode))?;
         check_bth(&packet.bth)?;
         if info.operation == Operation::UdSend {
             return self.handle_ud(now, meta, packet, datagram);
         }
         let qpn = packet.bth.dest_qp;
-        let peer = self.qps.get(&qpn).and_then(|qp| qp.peer()).copied().ok_or(RefusalCause::UnknownQp)?;
+        let qp = self.qps.get(&qpn);
+        let peer = qp.and_then(QpEntry::peer).copied().ok_or(RefusalCause::UnknownQp)?;
         // The UDP source port is not checked, because a peer with the Linux driver rxe uses a different source port for
         // each queue pair (rxe_recv.c).
         if !same_host(meta.from, peer.addr) {
             return Err(RefusalCause::WrongSource);
+        }
+        if packet.carried.is_some() && !qp.is_some_and(QpEntry::takes_carried_acks) {
+            return Err(Malformed::UnknownOpcode(opcode).into());
         }
         self.check_icrc(meta, datagram, if peer.embedded { IdRule::Below128 } else { IdRule::Any })?;
         self.shared.counters.rcvd_pkts += 1;

@@ -110,6 +110,19 @@ pub const UD_SEND_ONLY: u8 = 0x64;
 /// A congestion notification packet (RoCEv2 annex A17.9.3).
 pub const CNP: u8 = 0x81;
 
+/// The bits that turn the opcode of a request packet into the opcode of the same packet with a carried acknowledgement
+/// ([`CarriedAck`](crate::wire::CarriedAck)). The specification leaves the opcodes from 0xc0 to 0xff to manufacturers.
+pub const CARRIES_ACK: u8 = 0xc0;
+
+/// Returns the opcode of the request packet that carries an acknowledgement in a packet with this opcode; `None` if
+/// packets with this opcode carry no acknowledgement.
+pub const fn carrier(opcode: u8) -> Option<u8> {
+    match opcode & !CARRIES_ACK {
+        request @ SEND_FIRST..=READ_REQUEST if opcode & CARRIES_ACK == CARRIES_ACK => Some(request),
+        _ => None,
+    }
+}
+
 const fn row(name: &'static str, operation: Operation, position: Position) -> OpcodeInfo {
     OpcodeInfo {
         name,

@@ -164,6 +164,7 @@ impl Cm {
             responder_resources: req.responder_resources.min(rep.initiator_depth),
             initiator_depth: req.initiator_depth.min(rep.responder_resources),
             embedded_peer: is_embedded(rep.ca_guid),
+            offers_carried_acks: true,
         };
         let (qpn, param) = (conn.qpn.unwrap_or(0), attr.established(rep.private_data.to_vec()));
         self.counters.established += 1;

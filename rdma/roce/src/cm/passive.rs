@@ -292,6 +292,7 @@ impl Cm {
             responder_resources: rep.responder_resources,
             initiator_depth: rep.initiator_depth,
             embedded_peer: is_embedded(req.ca_guid),
+            offers_carried_acks: false,
         };
         conn.qpn = Some(qpn);
         let sent = RepSent {

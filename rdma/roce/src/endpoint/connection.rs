@@ -34,6 +34,10 @@ pub struct QpAttr {
     pub initiator_depth: u8,
     /// True if the peer runs the embedded provider of this project.
     pub embedded_peer: bool,
+    /// True if this end tells a peer of the embedded provider from its first packet on that it accepts carried
+    /// acknowledgements ([`CarriedAck`](crate::wire::CarriedAck)). The active end of a connection does so. The passive
+    /// end waits until the peer has told, so that embedded peers of before get exactly the packets that they know.
+    pub offers_carried_acks: bool,
 }
 
 impl QpAttr {

@@ -36,7 +36,7 @@ use crate::{
     refusal::RefusalCause,
     time::Time,
     transmit::Transmit,
-    wire::{Bth, Packet},
+    wire::{Bth, CarriedAck, Packet},
 };
 use requester::{Requester, Retry};
 use responder::Responder;
@@ -70,13 +70,56 @@ pub(crate) struct Peer {
     /// True if the peer uses the embedded provider. If `embedded` is true, the peer's packets with an IPv4
     /// identification of 128 or more are refused. The embedded provider never sends such an identification.
     pub(crate) embedded: bool,
+    pub(crate) carried_acks: CarriedAcks,
+}
+
+/// What the ends of a connection have told each other about carried acknowledgements.
+///
+/// | from | on | to |
+/// |---|---|---|
+/// | Never | - | - |
+/// | Untold | a packet of the peer says that the peer accepts them | Agreed |
+/// | Offered | a packet of the peer says that the peer accepts them | Agreed |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CarriedAcks {
+    /// The peer does not use the embedded provider.
+    Never,
+    /// Neither end has told the other that it accepts carried acknowledgements.
+    Untold,
+    /// This end tells the peer in each packet that it accepts carried acknowledgements. The peer has not told this end.
+    Offered,
+    /// Both ends accept carried acknowledgements.
+    Agreed,
+}
+
+impl CarriedAcks {
+    fn new(attr: &QpAttr) -> Self {
+        match (attr.embedded_peer, attr.offers_carried_acks) {
+            (false, _) => Self::Never,
+            (true, false) => Self::Untold,
+            (true, true) => Self::Offered,
+        }
+    }
+
+    /// Notes a packet of the peer.
+    fn heard(&mut self, bth: &Bth) {
+        if *self != Self::Never && bth.reserved7 & Bth::TAKES_CARRIED_ACKS != 0 {
+            *self = Self::Agreed;
+        }
+    }
+
+    /// Returns true if this end tells, or has told, the peer that it accepts carried acknowledgements.
+    fn told(self) -> bool {
+        matches!(self, Self::Offered | Self::Agreed)
+    }
 }
 
 impl Peer {
-    /// Returns a BTH with the fields that are equal in all packets to this peer. The bit MigReq is 1, as in the packets
+    /// Returns a BTH with the fields that are the same in all packets to this peer. The bit MigReq is 1, as in the packets
     /// of RDMA NICs.
     fn bth(&self) -> Bth {
-        Bth { mig_req: true, p_key: Bth::DEFAULT_P_KEY, dest_qp: self.qpn, ..Bth::default() }
+        let reserved7 = if self.carried_acks.told() { Bth::TAKES_CARRIED_ACKS } else { 0 };
+        Bth { mig_req: true, p_key: Bth::DEFAULT_P_KEY, dest_qp: self.qpn, reserved7, ..Bth::default() }
     }
 }
 
@@ -134,8 +177,13 @@ impl QpEntry {
         if !matches!(self.phase, Phase::Unconnected) {
             return false;
         }
-        let peer =
-            Peer { addr: attr.peer, qpn: attr.remote_qpn, mtu: attr.path_mtu, embedded: attr.embedded_peer };
+        let peer = Peer {
+            addr: attr.peer,
+            qpn: attr.remote_qpn,
+            mtu: attr.path_mtu,
+            embedded: attr.embedded_peer,
+            carried_acks: CarriedAcks::new(attr),
+        };
         let ack_timeout = ack_timeout(attr.ack_timeout);
         let retry = Retry { count: attr.retry_count.min(7), rnr: attr.rnr_retry_count.min(7), ack_timeout };
         let window = config.new_window(peer.mtu);
@@ -228,6 +276,9 @@ impl QpEntry {
         shared: &mut DeviceTables,
         memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
+        if let Phase::Connected(connection) = &mut self.phase {
+            connection.peer.carried_acks.heard(&packet.bth);
+        }
         match info.operation {
             Operation::Acknowledge | Operation::ReadResponse => {
                 self.handle_response(now, info.operation, packet, shared, memory)
@@ -239,8 +290,43 @@ impl QpEntry {
                 }
                 Ok(())
             }
-            _ => self.handle_request(info, packet, shared, memory),
+            _ => {
+                let acked = packet.carried.map_or(Ok(()), |ack| self.handle_carried(now, &ack, shared));
+                self.handle_request(info, packet, shared, memory).and(acked)
+            }
         }
+    }
+
+    /// Returns true if the peer may send carried acknowledgements, because this end has told it so.
+    pub(crate) fn takes_carried_acks(&self) -> bool {
+        self.peer().is_some_and(|peer| peer.carried_acks.told())
+    }
+
+    /// Handles the acknowledgement that a request packet carries, as if it had arrived in a packet of its own.
+    fn handle_carried(
+        &mut self,
+        now: Time,
+        ack: &CarriedAck,
+        shared: &mut DeviceTables,
+    ) -> Result<(), RefusalCause> {
+        let Phase::Connected(connection) = &mut self.phase else { return Err(RefusalCause::UnknownQp) };
+        let mut done = std::mem::take(&mut shared.done);
+        let progress = connection.requester.handle_ack(now, ack.psn, ack.aeth, shared, &mut done);
+        self.progressed(&progress, done, shared)
+    }
+
+    /// Reports the work requests `done`, fails the queue pair if `progress` says so, and returns the buffer `done` to
+    /// the device.
+    fn progressed(
+        &mut self,
+        progress: &completer::Progress,
+        mut done: Vec<SendWqe>,
+        shared: &mut DeviceTables,
+    ) -> Result<(), RefusalCause> {
+        self.settle(&done, progress.failed, shared);
+        done.clear();
+        shared.done = done;
+        progress.refused.map_or(Ok(()), Err)
     }
 
     fn handle_response(
@@ -264,10 +350,7 @@ impl QpEntry {
                 connection.requester.handle_read_response(now, response, shared, &mut done)
             }
         };
-        self.settle(&done, progress.failed, shared);
-        done.clear();
-        shared.done = done;
-        progress.refused.map_or(Ok(()), Err)
+        self.progressed(&progress, done, shared)
     }
 
     fn handle_request(
@@ -340,8 +423,9 @@ impl QpEntry {
     }
 
     /// Builds the next packet. Responses are sent before requests, because the peer's window depends on responses.
-    /// There is one exception for programs that permit late acknowledgements. If the peer also uses the embedded
-    /// provider, one request packet is sent before the acknowledgements in the queue. In this order, the request packet
+    /// There is one exception for programs that permit late acknowledgements, if the peer also uses the embedded
+    /// provider. If both ends have agreed on it, the next request packet carries the acknowledgement. Otherwise one
+    /// request packet is sent before the acknowledgements in the queue. In this order, the request packet
     /// and an acknowledgement can form one super-packet, in which only the last datagram may be shorter than the
     /// others. An acknowledgement is usually shorter than a request packet, so it must come last.
     ///
@@ -377,6 +461,14 @@ impl QpEntry {
         match connection.requester.next_packet(now, &peer, shared, out, most) {
             Ok(sent) => {
                 out.run.qpn = self.num.0;
+                if sent
+                    && overtakes
+                    && peer.carried_acks == CarriedAcks::Agreed
+                    && let Some(ack) = connection.responder.responses.take_only_ack()
+                {
+                    out.header.carry(&ack);
+                    shared.counters.carried_acks += 1;
+                }
                 sent
             }
             Err(status) => {

@@ -11,7 +11,7 @@ use crate::{
     opcode,
     psn::Psn,
     transmit::Transmit,
-    wire::{Aeth, Bth, NakCode, Syndrome, pad_of},
+    wire::{Aeth, Bth, CarriedAck, NakCode, Syndrome, pad_of},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +124,19 @@ impl PendingResponses {
                 Some(newest)
             }
         }
+    }
+
+    /// Removes and returns the only response in the queue if it is an ACK.
+    pub(super) fn take_only_ack(&mut self) -> Option<CarriedAck> {
+        let PendingResponse::Ack { psn, syndrome: syndrome @ Syndrome::Ack(_), msn } = *self.queue.front()?
+        else {
+            return None;
+        };
+        if self.queue.len() > 1 {
+            return None;
+        }
+        self.queue.pop_front();
+        Some(CarriedAck { reserved: 0, psn, aeth: Aeth { syndrome, msn } })
     }
 
     /// Withdraws the ACK of packet `psn` if this ACK is the newest response in the queue.

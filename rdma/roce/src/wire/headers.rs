@@ -45,7 +45,8 @@ pub struct Bth {
     pub dest_qp: u32,
     /// The AckReq bit: the requester demands an acknowledgement.
     pub ack_req: bool,
-    /// The 7 reserved bits after the AckReq bit.
+    /// The 7 reserved bits after the AckReq bit. Between ends that both use the embedded provider, the bit
+    /// [`Bth::TAKES_CARRIED_ACKS`] has a meaning.
     pub reserved7: u8,
     /// The packet sequence number.
     pub psn: Psn,
@@ -56,6 +57,9 @@ impl Bth {
     pub const LEN: usize = 12;
     /// The partition key of the default partition with full membership.
     pub const DEFAULT_P_KEY: u16 = 0xffff;
+    /// The bit of `reserved7` by which an end that uses the embedded provider tells a peer that also uses it that it
+    /// accepts carried acknowledgements. Embedded peers of before ignore the bit; other peers never get it.
+    pub const TAKES_CARRIED_ACKS: u8 = 1;
 
     /// Decodes the 12 bytes of a BTH.
     pub fn decode(b: &[u8; Self::LEN]) -> Self {
@@ -221,6 +225,40 @@ impl Aeth {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [self.syndrome.encode(), 0, 0, 0];
         put24(&mut b[1..], self.msn);
+        b
+    }
+}
+
+/// An acknowledgement that a request packet carries, 8 bytes. It means the same as a packet with the opcode
+/// `ACKNOWLEDGE` that arrives just before the request packet. The header is the last one before the payload.
+///
+/// Only two ends that both use the embedded provider, and have told each other that they accept it
+/// ([`Bth::TAKES_CARRIED_ACKS`]), send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarriedAck {
+    /// The 8 reserved bits before the PSN.
+    pub reserved: u8,
+    /// The PSN that an `ACKNOWLEDGE` packet has in its BTH.
+    pub psn: Psn,
+    /// The kind of the acknowledgement, and the message sequence number.
+    pub aeth: Aeth,
+}
+
+impl CarriedAck {
+    /// The number of bytes of a carried acknowledgement.
+    pub const LEN: usize = 4 + Aeth::LEN;
+
+    /// Decodes the 8 bytes of a carried acknowledgement.
+    pub fn decode(b: &[u8; Self::LEN]) -> Self {
+        Self { reserved: b[0], psn: Psn::new(be24(&b[1..])), aeth: Aeth::decode(&bytes(b, 4)) }
+    }
+
+    /// Returns the 8 bytes of the carried acknowledgement.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[0] = self.reserved;
+        put24(&mut b[1..], self.psn.value());
+        b[4..].copy_from_slice(&self.aeth.encode());
         b
     }
 }

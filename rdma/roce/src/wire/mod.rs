@@ -3,7 +3,7 @@
 mod headers;
 pub mod mad;
 
-pub use headers::{Aeth, Bth, Deth, NakCode, Reth, Syndrome};
+pub use headers::{Aeth, Bth, CarriedAck, Deth, NakCode, Reth, Syndrome};
 
 use crate::opcode::{self, OpcodeInfo};
 
@@ -11,8 +11,9 @@ use crate::opcode::{self, OpcodeInfo};
 pub const ROCE_PORT: u16 = 4791;
 /// The number of bytes of the ICRC at the end of every packet.
 pub const ICRC_LEN: usize = 4;
-/// The maximum number of bytes of headers that a packet of this stack has: BTH, RETH and immediate.
-pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4;
+/// The maximum number of bytes of headers that a packet of this stack has: BTH, RETH, immediate and carried
+/// acknowledgement.
+pub const MAX_HEADER: usize = Bth::LEN + Reth::LEN + 4 + CarriedAck::LEN;
 
 /// The reason why a datagram is not a packet that this stack handles. The receiver counts and drops the datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +45,8 @@ pub struct Packet<'a> {
     pub deth: Option<Deth>,
     /// The immediate in native byte order; `None` if the opcode has no immediate.
     pub imm: Option<u32>,
+    /// The acknowledgement that a request packet carries; `None` if the opcode carries none.
+    pub carried: Option<CarriedAck>,
     /// The extended headers that this stack keeps but does not interpret.
     pub other: &'a [u8],
     /// The payload without the pad.
@@ -72,9 +75,14 @@ impl<'a> Packet<'a> {
         let (body, icrc) = datagram.split_last_chunk::<ICRC_LEN>().ok_or(short)?;
         let mut rest = body;
         let bth = Bth::decode(take(&mut rest).ok_or(short)?);
-        let info = opcode::info(bth.opcode).ok_or(Malformed::UnknownOpcode(bth.opcode))?;
+        let carrier = opcode::carrier(bth.opcode);
+        let info =
+            opcode::info(carrier.unwrap_or(bth.opcode)).ok_or(Malformed::UnknownOpcode(bth.opcode))?;
         let mut packet = Self { bth, icrc: *icrc, ..Self::default() };
         packet.extended(&info, &mut rest).ok_or(short)?;
+        if carrier.is_some() {
+            packet.carried = Some(CarriedAck::decode(take(&mut rest).ok_or(short)?));
+        }
         if !info.payload && !rest.is_empty() {
             return Err(Malformed::UnexpectedPayload(rest.len()));
         }
@@ -117,6 +125,9 @@ impl<'a> Packet<'a> {
         if let Some(imm) = self.imm {
             header.push(&imm.to_be_bytes());
         }
+        if let Some(carried) = self.carried {
+            header.push(&carried.encode());
+        }
         for part in [header.as_slice(), self.other, self.payload, self.pad, &self.icrc] {
             out.extend_from_slice(part);
         }
@@ -150,6 +161,12 @@ impl HeaderBuf {
         let at = usize::from(self.len);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len() as u8;
+    }
+
+    /// Adds an acknowledgement to the headers of a request packet, and changes the opcode accordingly.
+    pub(crate) fn carry(&mut self, ack: &CarriedAck) {
+        self.bytes[0] |= opcode::CARRIES_ACK;
+        self.push(&ack.encode());
     }
 
     /// Adds one to the PSN in the BTH, which must be the first header.

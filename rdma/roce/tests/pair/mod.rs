@@ -10,12 +10,12 @@ pub(crate) mod setup;
 use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, time::Duration};
 
 use roce::{
-    DatagramMeta, Observer, Refusal, RefusalCause, Time,
+    DatagramMeta, Observer, QpAttr, Refusal, RefusalCause, Time,
     icrc::{Flow, compute},
     opcode,
     psn::Psn,
     wire::{
-        Aeth, Bth, Deth, NakCode, Packet, Reth, Syndrome,
+        Aeth, Bth, CarriedAck, Deth, NakCode, Packet, Reth, Syndrome,
         mad::{CmMessage, Mad},
     },
 };
@@ -61,6 +61,8 @@ pub(crate) struct Sent {
     pub(crate) reth: Option<Reth>,
     pub(crate) aeth: Option<Aeth>,
     pub(crate) imm: Option<u32>,
+    /// The acknowledgement that the packet carries.
+    pub(crate) carried: Option<CarriedAck>,
     /// The number of payload bytes.
     pub(crate) len: usize,
 }
@@ -120,6 +122,7 @@ impl Pair {
         let [a, b] = setup.psn;
         let of_a = setup.attr(pair.b.addr, pair.b.qp.0, [a, b]);
         let of_b = setup.attr(pair.a.addr, pair.a.qp.0, [b, a]);
+        let of_b = QpAttr { offers_carried_acks: false, ..of_b };
         pair.a.endpoint.connect_qp(pair.a.qp, &of_a).unwrap();
         pair.b.endpoint.connect_qp(pair.b.qp, &of_b).unwrap();
         pair
@@ -400,7 +403,7 @@ impl Pair {
         let end = if to == A { &self.a } else { &self.b };
         let (dest_qp, remote) = (end.qp.0, end.remote(HALF));
         let bth = Bth { opcode, dest_qp, psn: Psn::new(psn), p_key: Bth::DEFAULT_P_KEY, ..Bth::default() };
-        let info = opcode::info(opcode).unwrap();
+        let info = opcode::info(request(opcode)).unwrap();
         Packet {
             bth,
             reth: info.reth.then_some(Reth { addr: remote.addr, rkey: remote.rkey, length: 0 }),
@@ -465,8 +468,9 @@ impl Pair {
     }
 
     fn describe(&self, from: Side, packet: &Packet<'_>) -> Sent {
-        let Packet { bth, reth, aeth, imm, payload, .. } = *packet;
-        Sent { at: self.now, from, kind: kind(packet), nth: 0, bth, reth, aeth, imm, len: payload.len() }
+        let Packet { bth, reth, aeth, imm, carried, payload, .. } = *packet;
+        let (at, kind, len) = (self.now, kind(packet), payload.len());
+        Sent { at, from, kind, nth: 0, bth, reth, aeth, imm, carried, len }
     }
 
     fn note(&mut self, what: &str, fault: Option<&Fault>) {
@@ -487,8 +491,8 @@ impl Pair {
 
     /// The PSNs of all request packets that A sent, in the order in which A sent them.
     pub(crate) fn requests(&self) -> Vec<u32> {
-        let request = |p: &&Sent| p.from == A && p.bth.opcode <= opcode::READ_REQUEST;
-        self.sent.iter().filter(request).map(Sent::psn).collect()
+        let is_request = |p: &&Sent| p.from == A && request(p.bth.opcode) <= opcode::READ_REQUEST;
+        self.sent.iter().filter(is_request).map(Sent::psn).collect()
     }
 
     pub(crate) fn count(&self, kind: &str) -> usize {
@@ -530,6 +534,9 @@ fn line(p: &Sent) -> String {
     if let Some(reth) = p.reth {
         let _ = write!(line, ", {} at {:#x}", reth.length, reth.addr);
     }
+    if let Some(carried) = p.carried {
+        let _ = write!(line, ", carries an ACK of {}", carried.psn.value());
+    }
     if p.bth.ack_req {
         line.push_str(", asks for an ACK");
     }
@@ -558,8 +565,13 @@ fn kind(packet: &Packet<'_>) -> &'static str {
         Some(CmMessage::Rtu(_)) => "RTU",
         Some(CmMessage::Dreq(_)) => "DREQ",
         Some(CmMessage::Drep(_)) => "DREP",
-        None => opcode::info(packet.bth.opcode).map_or("UNKNOWN", |info| info.name),
+        None => opcode::info(request(packet.bth.opcode)).map_or("UNKNOWN", |info| info.name),
     }
+}
+
+/// Returns the opcode without the mark of a carried acknowledgement.
+fn request(opcode: u8) -> u8 {
+    opcode::carrier(opcode).unwrap_or(opcode)
 }
 
 fn message(packet: &Packet<'_>) -> Option<CmMessage> {

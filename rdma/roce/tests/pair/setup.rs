@@ -20,6 +20,8 @@ pub(crate) struct Setup {
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
     pub(crate) embedded: bool,
+    /// True if A tells B from its first packet on that it takes carried acknowledgements.
+    pub(crate) offers_carried_acks: bool,
 }
 
 impl Default for Setup {
@@ -35,6 +37,7 @@ impl Default for Setup {
             responder_resources: 4,
             initiator_depth: 4,
             embedded: true,
+            offers_carried_acks: false,
         }
     }
 }
@@ -54,6 +57,7 @@ impl Setup {
             responder_resources: self.responder_resources,
             initiator_depth: self.initiator_depth,
             embedded_peer: self.embedded,
+            offers_carried_acks: self.offers_carried_acks,
         }
     }
 }
