@@ -2,12 +2,12 @@
 //! makes the engine's turns.
 
 use std::{
-    os::fd::BorrowedFd,
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    thread::{JoinHandle, park_timeout},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -15,10 +15,11 @@ use verbs::{DeviceAttr, Error, WaitMode, WaitOn, Wake};
 
 use crate::{
     engine::{Engine, Turn},
-    progress_owner::{OwnerSnapshot, ProgressOwner, ProgressOwnerWord},
-    socket::{self, Waker},
+    progress_owner::{OwnerSnapshot, ProgressOwner, ProgressOwnerWord, TAKEOVER},
+    socket::{self, Ready, Waker},
     spin::{CpuContention, Next, Spinner},
     sys::fork,
+    takeover_timer::TakeoverTimer,
     waiters::Notice,
 };
 
@@ -42,13 +43,13 @@ pub(crate) struct EmbeddedDevice {
     contenders: AtomicU32,
     /// The waker that ends the sleep of a caller that is the progress owner.
     caller_waker: Waker,
-    /// The waker that ends the sleep of the progress thread if the progress thread is the progress owner.
+    /// The waker that ends the sleep of the progress thread.
     thread_waker: Waker,
+    /// The timer that wakes the progress thread when no thread has been the progress owner for a while.
+    takeover: TakeoverTimer,
+    /// The time at which the device was opened.
+    opened: Instant,
     closing: AtomicBool,
-    /// True if a program armed a file descriptor while no thread was the progress owner. If `called` is true, the
-    /// progress thread becomes the progress owner at its next check, and does not first wait for a caller that could
-    /// become the progress owner.
-    called: AtomicBool,
     forks: u32,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -103,8 +104,9 @@ impl EmbeddedDevice {
             contenders: AtomicU32::new(0),
             caller_waker: waker()?,
             thread_waker: waker()?,
+            takeover: TakeoverTimer::new().map_err(|e| Error::io("cannot create a timerfd", e))?,
+            opened: Instant::now(),
             closing: AtomicBool::new(false),
-            called: AtomicBool::new(false),
             forks: fork::generation(),
             thread: Mutex::new(None),
         });
@@ -210,13 +212,13 @@ impl EmbeddedDevice {
                 deadline.is_some_and(|d| now >= d).then_some(Wake::TimedOut)
             };
             if let Some(wake) = wake {
-                self.stop_driving(&mut state);
+                self.stop_driving(&mut state, now);
                 return wake;
             }
             let next = spinner.after(&turn, now, &state.contention);
             if next == Next::Sleep {
                 if self.sleep(state, ProgressOwner::Caller, (on, beside), deadline, now) {
-                    self.stop_driving(&mut self.lock());
+                    self.stop_driving(&mut self.lock(), Instant::now());
                     return Wake::Ready;
                 }
                 continue;
@@ -234,9 +236,10 @@ impl EmbeddedDevice {
         }
     }
 
-    fn stop_driving(&self, state: &mut State) {
-        if self.role.pass_on(&mut state.engine.waiters) {
-            self.wake_thread();
+    fn stop_driving(&self, state: &mut State, now: Instant) {
+        let now = now.saturating_duration_since(self.opened).as_nanos() as u64;
+        if self.role.pass_on(&mut state.engine.waiters, now) {
+            self.takeover.set(TAKEOVER);
         }
     }
 
@@ -290,50 +293,54 @@ impl EmbeddedDevice {
         ready.beside
     }
 
-    /// Runs the progress thread, so that one-sided operations go on while the application computes.
+    /// Runs the progress thread, so that one-sided operations go on while the application computes. The thread becomes
+    /// the progress owner when no thread is the progress owner and the takeover timer has expired or the thread's waker
+    /// was used.
     fn progress(&self) {
-        /// The time after which the progress thread checks again which thread is the progress owner. If a caller waits
-        /// again within this time, the caller usually becomes the progress owner before the progress thread does.
-        const LINGER: Duration = Duration::from_micros(400);
-        /// While a caller is the progress owner, the progress thread checks for changes of the [`ProgressOwner`]. After
-        /// more than this number of consecutive checks without a change, the progress thread sleeps in `watch`.
-        const QUIET_ROUNDS: u32 = 8;
-        let (mut last, mut quiet) = (u32::MAX, 0_u32);
+        /// While a caller is the progress owner, the progress thread checks once in this time whether the caller makes
+        /// turns.
+        const WATCHDOG: Duration = Duration::from_secs(1);
+        self.takeover.set(TAKEOVER);
+        let mut before = None;
         while !self.closing.load(Ordering::Acquire) {
-            let seen @ (role, changes) = self.role.get();
-            quiet = if changes == last { quiet.saturating_add(1) } else { 0 };
-            last = changes;
-            let at_once = quiet > 0 || self.called.swap(false, Ordering::AcqRel);
-            match role {
-                ProgressOwner::None
-                    if at_once && self.role.change(ProgressOwner::None, ProgressOwner::Thread) =>
-                {
+            let timed_out = !self.sleep_as_thread(Some(WATCHDOG));
+            self.role.timer_expired();
+            let seen = (self.role.get(), self.rounds.load(Ordering::Relaxed));
+            match seen.0.0 {
+                ProgressOwner::None if self.role.change(ProgressOwner::None, ProgressOwner::Thread) => {
                     self.drive_as_thread();
                 }
-                ProgressOwner::Caller if quiet > QUIET_ROUNDS && self.role.fall_asleep(seen) => {
-                    self.watch(seen, LINGER);
-                    self.role.awake();
-                }
-                _ => park_timeout(LINGER),
+                ProgressOwner::Caller if timed_out && before == Some(seen) => self.stand_in(seen, WATCHDOG),
+                _ => {}
             }
+            before = Some(seen);
         }
     }
 
-    /// Sleeps for up to a second while a caller is the progress owner. If the progress owner makes no turn during the
-    /// sleep, the progress thread makes turns itself. It stops making turns when the progress owner makes turns again,
-    /// or when there is no more work.
-    fn watch(&self, seen: OwnerSnapshot, linger: Duration) {
-        /// If the progress owner makes no turn for this time, the progress thread makes a turn itself, to find out
-        /// whether there is work.
-        const WATCHDOG: Duration = Duration::from_secs(1);
-        let rounds = self.rounds.load(Ordering::Relaxed);
-        park_timeout(WATCHDOG);
-        let mut last_busy = None;
-        while self.role.get() == seen
+    /// Makes the progress thread sleep until its waker is used, the takeover timer expires or `time` has passed. Returns
+    /// false in the last case.
+    fn sleep_as_thread(&self, time: Option<Duration>) -> bool {
+        let timer = Some(self.takeover.as_fd());
+        let ready = socket::wait_beside(&[], Some(&self.thread_waker), timer, false, time);
+        let Ready { beside, woken, .. } = ready.unwrap_or_default();
+        if woken {
+            self.thread_waker.drain();
+        }
+        if beside {
+            self.takeover.drain();
+        }
+        beside || woken
+    }
+
+    /// Makes turns in place of the progress owner, a caller that has made no turn for a while. The function returns when
+    /// the caller makes turns again, when another thread is the progress owner, or when there was no work for `idle`.
+    fn stand_in(&self, (owner, rounds): (OwnerSnapshot, u32), idle: Duration) {
+        let mut last_busy = Instant::now();
+        while self.role.get() == owner
             && self.rounds.load(Ordering::Relaxed) == rounds
             && !self.closing.load(Ordering::Acquire)
+            && last_busy.elapsed() <= idle
         {
-            let now = Instant::now();
             let state = match self.state.try_lock() {
                 Ok(state) => Some(state),
                 Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
@@ -346,13 +353,10 @@ impl EmbeddedDevice {
                 // is ready.
                 let mut guard = EngineGuard { device: self, state, after: After::Transmit };
                 if guard.state.turn(&WaitOn::default()).busy {
-                    last_busy = Some(now);
+                    last_busy = Instant::now();
                 }
             }
-            if last_busy.is_none_or(|at| now - at > WATCHDOG) {
-                return;
-            }
-            park_timeout(linger);
+            self.sleep_as_thread(Some(TAKEOVER));
         }
     }
 
@@ -373,16 +377,6 @@ impl EmbeddedDevice {
                 continue;
             }
             self.sleep(state, ProgressOwner::Thread, (WaitOn::default(), None), None, Instant::now());
-        }
-    }
-
-    /// Wakes the progress thread from a sleep in `watch` or in `progress`. A sleep in `watch` can last a second. A
-    /// sleep in `progress` is short, because it ends by itself after the time `LINGER`.
-    fn wake_thread(&self) {
-        if let Ok(thread) = self.thread.try_lock()
-            && let Some(handle) = thread.as_ref()
-        {
-            handle.thread().unpark();
         }
     }
 
@@ -407,7 +401,6 @@ impl EmbeddedDevice {
         self.thread_waker.wake();
         let handle = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(handle) = handle {
-            handle.thread().unpark();
             // If the progress thread drops the last reference to the device, `close` runs on the progress thread. A
             // thread must not join itself.
             if handle.thread().id() != std::thread::current().id() {
@@ -505,8 +498,7 @@ impl EmbeddedDevice {
         engine.notifiers.arm(&on)?;
         drop(guard);
         if self.role.get().0 == ProgressOwner::None {
-            self.called.store(true, Ordering::Release);
-            self.wake_thread();
+            self.thread_waker.wake();
         }
         Ok(true)
     }

@@ -46,6 +46,7 @@ pub mod socket;
 mod spin;
 mod sync;
 mod sys;
+mod takeover_timer;
 mod trace;
 mod waiters;
 

@@ -2,9 +2,9 @@
 //! which the callers start and end their waits.
 //!
 //! The model uses the crate's own code for the word that stores the progress owner ([`ProgressOwnerWord`]) and for the
-//! waiters. Simple types replace the device's lock, the socket on which the progress thread sleeps, the packets, and
-//! the parking of threads. Parking has no time-out in the model, so the model checker finds a lost wake-up as a
-//! deadlock.
+//! waiters. Simple types replace the device's lock, the socket on which the progress thread sleeps, the takeover timer,
+//! the packets, and the parking of threads. A timer that is set can expire at any time. Nothing else ends the sleep of the
+//! progress thread, and parking has no time-out, so the model checker finds a lost wake-up as a deadlock.
 
 use loom::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
@@ -14,7 +14,6 @@ use verbs::{CqId, WaitMode, WaitOn};
 
 use crate::{
     progress_owner::{ProgressOwner, ProgressOwnerWord},
-    sync::{Thread, current, park},
     waiters::{Notice, Waiters},
 };
 
@@ -36,6 +35,9 @@ struct DeviceModel {
     state: Mutex<State>,
     /// Wakes the progress thread, which sleeps here instead of on a socket.
     waker: Condvar,
+    /// True if the takeover timer is set.
+    timer: Mutex<bool>,
+    expiry: Condvar,
 }
 
 fn on(caller: usize) -> WaitOn {
@@ -47,13 +49,13 @@ impl DeviceModel {
         self.state.lock().unwrap()
     }
 
-    fn call(&self, me: usize, progress: &Thread, gives_up: bool) {
-        self.wait(me, progress, gives_up);
+    fn call(&self, me: usize, gives_up: bool) {
+        self.wait(me, gives_up);
         self.lock().ended += 1;
         self.waker.notify_all();
     }
 
-    fn wait(&self, me: usize, progress: &Thread, gives_up: bool) {
+    fn wait(&self, me: usize, gives_up: bool) {
         let mut state = self.lock();
         if state.ready[me] {
             return;
@@ -65,7 +67,7 @@ impl DeviceModel {
         }
         if taken.is_some() {
             drop(state);
-            return self.drive(me, progress);
+            return self.drive(me);
         }
         let waiter = state.waiters.join(on(me));
         drop(state);
@@ -76,7 +78,7 @@ impl DeviceModel {
         };
         match notice {
             Some(Notice::Ready) => assert!(self.lock().ready[me]),
-            Some(Notice::Drive) => self.drive(me, progress),
+            Some(Notice::Drive) => self.drive(me),
             Some(notice) => panic!("{notice:?}"),
             None => assert!(gives_up),
         }
@@ -84,7 +86,7 @@ impl DeviceModel {
 
     /// Makes one turn of the device as the caller `me`. In the model, a turn puts a completion into the
     /// completion queue of the caller that makes the turn, and into no other completion queue.
-    fn drive(&self, me: usize, progress: &Thread) {
+    fn drive(&self, me: usize) {
         let mut state = self.lock();
         assert_eq!(state.caller.replace(me), None, "two callers drive");
         drop(state);
@@ -92,30 +94,34 @@ impl DeviceModel {
         assert_eq!(self.role.get().0, ProgressOwner::Caller, "a driver without the role");
         state.ready[me] = true;
         assert_eq!(state.caller.take(), Some(me));
-        if self.role.pass_on(&mut state.waiters) {
-            progress.unpark();
+        // The waits of all callers end at the same time, so the second caller sets the timer only if it has expired.
+        if self.role.pass_on(&mut state.waiters, 1) {
+            *self.timer.lock().unwrap() = true;
+            self.expiry.notify_all();
         }
     }
 
-    /// Models the progress thread. Its waits have no time-outs in this model. If no thread is the progress owner, the
-    /// progress thread becomes the progress owner. If a caller is the progress owner, the progress thread sleeps until
-    /// it is woken. The function returns when the progress thread is the progress owner and the waits of all callers
-    /// have ended. If a caller stops being the progress owner and does not wake the progress thread, the progress
-    /// thread hangs, and the model checker reports a failure.
+    fn wait_for_expiry(&self) {
+        let mut set = self.timer.lock().unwrap();
+        while !std::mem::take(&mut *set) {
+            set = self.expiry.wait(set).unwrap();
+        }
+    }
+
+    /// Models the progress thread, which sleeps until the takeover timer expires. If no thread is the progress owner
+    /// then, the progress thread becomes the progress owner. The function returns when the progress thread is the
+    /// progress owner and the waits of all callers have ended. If a caller stops being the progress owner and neither
+    /// sets the timer nor finds it set, the progress thread hangs, and the model checker reports a failure.
     fn progress(&self) {
         loop {
-            let seen = self.role.get();
-            match seen.0 {
-                ProgressOwner::None if self.role.change(ProgressOwner::None, ProgressOwner::Thread) => {
-                    if self.drive_as_thread() {
-                        return;
-                    }
-                }
-                ProgressOwner::Caller if self.role.fall_asleep(seen) => {
-                    park();
-                    self.role.awake();
-                }
-                _ => thread::yield_now(),
+            self.wait_for_expiry();
+            self.role.timer_expired();
+            let none = self.role.get().0 == ProgressOwner::None;
+            if none
+                && self.role.change(ProgressOwner::None, ProgressOwner::Thread)
+                && self.drive_as_thread()
+            {
+                return;
             }
         }
     }
@@ -152,11 +158,13 @@ fn model(gives_up: bool) {
             role: ProgressOwnerWord::new(),
             state: Mutex::new(State::default()),
             waker: Condvar::new(),
+            timer: Mutex::new(true),
+            expiry: Condvar::new(),
         });
         // The thread that runs this closure is the progress thread; the two callers are other threads.
         let callers = [(0, false), (1, gives_up)].map(|(me, gives_up)| {
-            let (device, progress) = (device.clone(), current());
-            thread::spawn(move || device.call(me, &progress, gives_up))
+            let device = device.clone();
+            thread::spawn(move || device.call(me, gives_up))
         });
         device.progress();
         for caller in callers {

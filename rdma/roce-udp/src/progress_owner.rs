@@ -3,7 +3,7 @@
 //! | from | on | to |
 //! |---|---|---|
 //! | None | a caller begins to wait | Caller |
-//! | None | no thread was the progress owner for a while | Thread |
+//! | None | the takeover timer expires, or a program arms a file descriptor | Thread |
 //! | Thread | a caller begins to wait (and wakes the thread, which leaves) | Caller |
 //! | Thread | device closes | None |
 //! | Caller | its wait ends and another caller waits | Caller (the other caller; the word does not change) |
@@ -15,12 +15,16 @@
 //! never while it sleeps. The stored value changes only with the engine's lock held, except that the progress
 //! thread changes it from `None` to `Thread` without the lock.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use crate::{
-    sync::{AtomicBool, AtomicU32},
+    sync::{AtomicU32, AtomicU64},
     waiters::Waiters,
 };
+
+/// The longest time for which no thread is the progress owner. If no caller waits again within this time, the progress
+/// thread becomes the progress owner. The shortest time is a half of it.
+pub(crate) const TAKEOVER: Duration = Duration::from_micros(400);
 
 /// Says which thread is the progress owner: the progress thread, a caller that waits, or no thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +42,14 @@ pub(crate) type OwnerSnapshot = (ProgressOwner, u32);
 pub(crate) struct ProgressOwnerWord {
     /// The low two bits hold the [`ProgressOwner`]; the other bits count its changes.
     word: AtomicU32,
-    /// True while the progress thread is in `EmbeddedDevice::watch` and no caller has woken it. In `watch`, the
-    /// progress thread may sleep for up to a second. If `deep` is true when a caller's wait ends and no other caller
-    /// waits, the caller must wake the progress thread.
-    deep: AtomicBool,
+    /// The time at which the takeover timer expires, in nanoseconds since the device was opened; 0 if the progress
+    /// thread has noticed that the timer has expired, and the timer was not set again.
+    expiry: AtomicU64,
 }
 
 impl ProgressOwnerWord {
     pub(crate) fn new() -> Self {
-        Self { word: AtomicU32::new(0), deep: AtomicBool::new(false) }
+        Self { word: AtomicU32::new(0), expiry: AtomicU64::new(0) }
     }
 
     fn decode(word: u32) -> ProgressOwner {
@@ -86,36 +89,33 @@ impl ProgressOwnerWord {
     }
 
     /// A caller that is the progress owner calls `pass_on` when its wait ends. Another waiting thread then becomes the
-    /// progress owner. If no thread waits, no thread is the progress owner afterwards. Returns true if the progress
-    /// thread is in the long sleep of `EmbeddedDevice::watch`, and must be woken now.
-    pub(crate) fn pass_on(&self, waiters: &mut Waiters) -> bool {
+    /// progress owner. If no thread waits, no thread is the progress owner afterwards. Returns true if the caller must
+    /// set the takeover timer to expire after [`TAKEOVER`]. `now` is in nanoseconds since the device was opened.
+    ///
+    /// While callers come and go, the timer is set again before it expires, at most once in half of [`TAKEOVER`], and
+    /// the progress thread sleeps.
+    pub(crate) fn pass_on(&self, waiters: &mut Waiters, now: u64) -> bool {
+        const TAKEOVER_NANOS: u64 = TAKEOVER.as_nanos() as u64;
         if waiters.hand_over() {
             return false;
         }
         self.change(ProgressOwner::Caller, ProgressOwner::None);
-        // All exchanges of one atomic variable have a total order, so the exchange of `deep` here is either before or
-        // after the exchange of `deep` in `fall_asleep`. If the exchange in `fall_asleep` happens before the exchange
-        // here, the caller finds `deep` set here and wakes the progress thread. If the exchange here happens before the
-        // exchange in `fall_asleep`, the progress thread sees in `fall_asleep` that the progress owner has changed, and
-        // does not sleep.
-        self.deep.swap(false, Ordering::AcqRel)
-    }
-
-    /// Returns true if the progress thread may begin the long sleep of `EmbeddedDevice::watch`. The progress
-    /// thread may sleep only if the progress owner has not changed since [`Self::get`] returned `seen`.
-    pub(crate) fn fall_asleep(&self, seen: OwnerSnapshot) -> bool {
-        self.deep.swap(true, Ordering::AcqRel);
-        let unchanged = self.get() == seen;
-        if !unchanged {
-            self.awake();
+        // All exchanges of one atomic variable have a total order, so the exchange here is either before or after the
+        // exchange in `timer_expired`. If it is before, the progress thread sees in `timer_expired` that no thread is
+        // the progress owner. If it is after, the caller finds the value 0 here and sets the timer.
+        let expiry = self.expiry.fetch_or(0, Ordering::AcqRel);
+        if expiry >= now + TAKEOVER_NANOS / 2 {
+            return false;
         }
-        unchanged
+        self.expiry.store(now + TAKEOVER_NANOS, Ordering::Release);
+        true
     }
 
-    pub(crate) fn awake(&self) {
-        // An exchange also reads the old value of `deep`, while a store would only write `deep`. In `pass_on`, a caller
-        // stores the progress owner and then writes `deep`. If the exchange reads what this caller wrote to `deep`, the
+    /// The progress thread calls `timer_expired` each time it wakes up, before it checks who is the progress owner.
+    pub(crate) fn timer_expired(&self) {
+        // An exchange also reads the old value, while a store would only write the new one. In `pass_on`, a caller
+        // stores the progress owner and then exchanges `expiry`. If the exchange here reads what this caller wrote, the
         // progress thread also sees the progress owner that the caller stored.
-        self.deep.swap(false, Ordering::AcqRel);
+        self.expiry.swap(0, Ordering::AcqRel);
     }
 }

@@ -2,13 +2,13 @@
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32},
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64},
     thread::{Thread, current, park, park_timeout},
 };
 
 #[cfg(all(test, loom))]
 pub(crate) use {
-    loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32},
+    loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64},
     model::{Thread, current, park, park_timeout},
 };
 
