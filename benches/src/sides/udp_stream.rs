@@ -153,7 +153,7 @@ fn from_words(bytes: &[u8]) -> Option<[u64; 4]> {
 /// Opens a socket with a receive buffer as large as that of our devices.
 fn socket(local: SocketAddr) -> anyhow::Result<UdpSocket> {
     let socket = UdpSocket::bind(local)?;
-    let bytes = roce_udp::socket::PortConfig::default().receive_buffer;
+    let bytes = naa_udp::PortConfig::default().receive_buffer;
     setsockopt(&socket, sockopt::RcvBufForce, &bytes)
         .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &bytes))?;
     socket.set_read_timeout(Some(TIME_LIMIT))?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail, ensure};
-use roce_udp::{EmbeddedConfig, LossInjection, free_loopback, socket::PortConfig};
+use roce_udp::{EmbeddedConfig, LossInjection, PortConfig, free_loopback};
 use serde::{Deserialize, Serialize};
 use verbs::{
     Access, Channel, CmEvent, ConnParam, Context, Cq, Mr, Payload, Pd, Qp, QpCap, RecvWr, RemoteAddr,

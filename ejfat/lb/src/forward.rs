@@ -13,7 +13,7 @@ use std::{
     cell::Cell,
     collections::VecDeque,
     io,
-    net::{SocketAddr, UdpSocket},
+    net::SocketAddr,
     os::fd::AsFd as _,
     sync::{
         Arc, Mutex, PoisonError,
@@ -25,7 +25,7 @@ use std::{
 
 use ejfat::listen::{Listen, bind_all};
 use ejfat_udp::ReadySet;
-use roce_udp::socket::{Port, PortConfig, RecvBatch, Rest, SendBatch, Waker, wait};
+use naa_udp::{Port, PortConfig, RecvBatch, Rest, SendBatch, Waker, wait};
 
 use crate::SharedDataPlane;
 
@@ -54,7 +54,7 @@ pub enum ForwardError {
     Nowhere,
     /// A socket cannot be opened.
     #[error(transparent)]
-    Socket(#[from] verbs::Error),
+    Socket(#[from] naa_udp::Error),
     /// The operating system refused an operation.
     #[error("cannot {what}")]
     Io {
@@ -64,13 +64,6 @@ pub enum ForwardError {
         #[source]
         source: io::Error,
     },
-}
-
-/// Why a port was not bound.
-enum PortBindError {
-    /// Another process holds it.
-    Busy(SocketAddr),
-    Other(verbs::Error),
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> ForwardError {
@@ -141,25 +134,11 @@ impl Forwarder {
     /// bound, and with [`ForwardError::Io`] if the operating system refuses a thread or a descriptor.
     pub fn start(config: &ForwarderConfig, plane: &Arc<SharedDataPlane>) -> Result<Self, ForwardError> {
         let options = PortConfig { receive_buffer: config.buffer, ..PortConfig::default() };
-        // `Port::bind` looks for the process that holds a port, which takes too long for each port of a range.
-        let bind = |address: SocketAddr| match UdpSocket::bind(address).map(drop) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(PortBindError::Busy(address)),
-            _ => Port::bind(address, &options).map_err(PortBindError::Other),
-        };
-        let explained = |refused| match refused {
-            PortBindError::Busy(addr) => {
-                let now = Port::bind(addr, &options).err();
-                now.unwrap_or(verbs::Error::AddressInUse {
-                    addr,
-                    holder: "nobody any more; try again".into(),
-                })
-            }
-            PortBindError::Other(error) => error,
-        };
-        let is_busy = |refused: &PortBindError| matches!(refused, PortBindError::Busy(_));
+        let bind = |address| Port::bind(address, &options);
+        let is_busy = |refused: &naa_udp::Error| matches!(refused, naa_udp::Error::AddressInUse { .. });
         let (mut lanes, mut skipped) = (Vec::new(), Vec::new());
         for listen in &config.listen {
-            let (ports, busy) = bind_all(listen, bind, is_busy).map_err(explained)?;
+            let (ports, busy) = bind_all(listen, bind, is_busy)?;
             lanes.push(ports);
             skipped.extend(busy);
         }

@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// Another socket holds the port. The process that has the socket is searched only when the error is displayed, because
     /// the search takes long.
-    #[error("{at} is held by {}; or name another port", roce_udp::socket::holder_of(*at))]
+    #[error("{}; or name another port", naa_udp::Error::AddressInUse { addr: *at })]
     Busy {
         /// The local address that cannot be bound.
         at: SocketAddr,

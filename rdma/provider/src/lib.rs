@@ -19,6 +19,7 @@
 mod choice;
 mod config;
 mod decide;
+mod route;
 
 use std::net::IpAddr;
 
@@ -27,7 +28,8 @@ use verbs::{Context, Error};
 pub use choice::{BadChoice, ProviderChoice, VARIABLE};
 pub use config::DeviceConfig;
 pub use decide::Provider;
-pub use roce_udp::{LossInjection, RefusedPacket, Trace, free_loopback, source_for};
+pub use roce_udp::{LossInjection, RefusedPacket, Trace, free_loopback};
+pub use route::source_for;
 
 use decide::{Decision, Machine, decide};
 use verbs_ibv::Owner;

@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use naa_udp::{Ready, Waker, wait_beside};
 use verbs::{DeviceAttr, Error, WaitMode, WaitOn, Wake};
 
 use crate::{
     engine::{Engine, Turn},
     progress_owner::{OwnerSnapshot, ProgressOwner, ProgressOwnerWord, TAKEOVER},
-    socket::{self, Ready, Waker},
     spin::{CpuContention, Next, Spinner},
     sys::fork,
     takeover_timer::TakeoverTimer,
@@ -279,7 +279,7 @@ impl EmbeddedDevice {
         drop(state);
         let timeout = wake_at.map(|at| at.saturating_duration_since(now));
         let waker = self.waker(role);
-        let ready = socket::wait_beside(&[&port], Some(waker), beside, want_write, timeout);
+        let ready = wait_beside(&[&port], Some(waker), beside, want_write, timeout);
         let ready = ready.unwrap_or_default();
         if ready.woken {
             waker.drain();
@@ -321,7 +321,7 @@ impl EmbeddedDevice {
     /// false in the last case.
     fn sleep_as_thread(&self, time: Option<Duration>) -> bool {
         let timer = Some(self.takeover.as_fd());
-        let ready = socket::wait_beside(&[], Some(&self.thread_waker), timer, false, time);
+        let ready = wait_beside(&[], Some(&self.thread_waker), timer, false, time);
         let Ready { beside, woken, .. } = ready.unwrap_or_default();
         if woken {
             self.thread_waker.drain();

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use naa_udp::{Port, RecvBatch, Rest, SendBatch};
 use roce::{
     DatagramMeta, Endpoint, Time, Transmit,
     icrc::{self, FlowCache},
@@ -17,7 +18,6 @@ use crate::{
     loss_injection::Dropper,
     memory::RegionTable,
     notifiers::Notifiers,
-    socket::{Port, RecvBatch, Rest, SendBatch},
     sys::gather::build,
     trace::{Trace, Tracer},
     waiters::Waiters,

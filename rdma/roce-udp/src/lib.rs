@@ -1,7 +1,7 @@
 //! RoCEv2 on ordinary UDP sockets: the embedded provider.
 //!
-//! [`open`] opens a device on one local address. The module [`socket`] sends and receives datagrams by the system calls
-//! in `sys`. The crate `roce` parses the packets and implements the protocol.
+//! [`open`] opens a device on one local address. The crate `naa_udp` sends and receives datagrams. The crate
+//! `roce` parses the packets and implements the protocol.
 //!
 //! In the example, one program connects two queue pairs of the same device with each other. If a connection leads to
 //! another machine, a program on one machine listens and accepts, and a program on the other machine connects.
@@ -41,8 +41,7 @@ mod loss_injection;
 mod memory;
 mod notifiers;
 mod progress_owner;
-mod route;
-pub mod socket;
+mod socket_error;
 mod spin;
 mod sync;
 mod sys;
@@ -52,8 +51,8 @@ mod waiters;
 
 pub use loopback::{NoFreeLoopback, free_loopback};
 pub use loss_injection::LossInjection;
-pub use roce::{Config as ProtocolConfig, RefusalCause};
-pub use route::source_for;
+pub use naa_udp::PortConfig;
+pub use roce::{Config as ProtocolConfig, RefusalCause, wire::ROCE_PORT};
 pub use trace::{RefusedHeader, RefusedPacket, Taken, Trace};
 
 use std::{
@@ -61,17 +60,13 @@ use std::{
     sync::Arc,
 };
 
+use naa_udp::{Port, local_mtu};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce::{Config, Endpoint};
 use verbs::{Context, DeviceAttr, Error};
 
-use crate::{
-    device::EmbeddedDevice,
-    driver::Embedded,
-    engine::Engine,
-    socket::{Port, PortConfig, ROCE_PORT},
-};
+use crate::{device::EmbeddedDevice, driver::Embedded, engine::Engine, socket_error::socket_error};
 
 /// The options with which [`open`] opens a device.
 #[derive(Clone, Debug, Default)]
@@ -116,18 +111,20 @@ impl roce::Entropy for SystemEntropy {
 /// if the device has the UDP port 4791.
 ///
 /// # Errors
-/// Fails with the errors of [`Port::bind`], [`socket::local_mtu`] and [`path_mtu`], and with [`Error::Io`] if the
-/// operating system refuses an eventfd or a thread. If the UDP port 4791 is in use, `open` fails only if
+/// Fails with [`Error::Invalid`] if `local` is a wildcard, multicast or broadcast address, with [`Error::NoDevice`] if
+/// it is not an address of this machine, and with the errors of [`path_mtu`]. Fails with [`Error::Io`] if the operating
+/// system refuses a socket, an eventfd or a thread. If the UDP port 4791 is in use, `open` fails only if
 /// [`EmbeddedConfig::must_listen`] is true.
 pub fn open(local: IpAddr, options: &EmbeddedConfig) -> Result<Context, Error> {
-    let (port, cannot_listen) = match Port::bind(SocketAddr::new(local, ROCE_PORT), &options.port) {
+    let bind = |port| Port::bind(SocketAddr::new(local, port), &options.port).map_err(socket_error);
+    let (port, cannot_listen) = match bind(ROCE_PORT) {
         Ok(port) => (port, None),
         Err(error @ Error::AddressInUse { .. }) if !options.must_listen => {
-            (Port::bind(SocketAddr::new(local, 0), &options.port)?, Some(error.to_string()))
+            (bind(0)?, Some(error.to_string()))
         }
         Err(error) => return Err(error),
     };
-    let max_path_mtu = path_mtu(socket::local_mtu(local)?, options.max_path_mtu)?;
+    let max_path_mtu = path_mtu(local_mtu(local).map_err(socket_error)?, options.max_path_mtu)?;
     let config = &options.config;
     let attr = DeviceAttr {
         provider: "embedded",

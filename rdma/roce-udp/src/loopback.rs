@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::socket::ROCE_PORT;
+use roce::wire::ROCE_PORT;
 
 /// The number of addresses that one call of [`free_loopback`] tries.
 const CANDIDATES: u32 = 64;

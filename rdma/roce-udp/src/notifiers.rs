@@ -2,9 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use naa_udp::Waker;
 use verbs::{Error, WaitOn};
-
-use crate::socket::Waker;
 
 const NO_NOTIFIER: Error = Error::Invalid("no descriptor was asked for to be armed");
 

@@ -15,10 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce_udp::{
-    EmbeddedConfig,
-    socket::{Port, PortConfig, ROCE_PORT, RecvBatch, Rest, SendBatch, local_mtu, wait},
-};
+use naa_udp::{Port, PortConfig, RecvBatch, Rest, SendBatch, local_mtu, wait};
+use roce_udp::{EmbeddedConfig, ROCE_PORT};
 use side::Side;
 use verbs::{CmEvent, ConnParam};
 

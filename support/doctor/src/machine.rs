@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use roce_udp::socket::{self, Held, InterfaceAddress, Port, PortConfig, ROCE_PORT};
+use naa_udp::{Held, InterfaceAddress, Port, PortConfig};
+use roce_udp::ROCE_PORT;
 use verbs_ibv::RdmaDevice;
 
 use crate::rules::{self, Rules};
@@ -63,7 +64,7 @@ impl Machine {
     /// The machine on which this program runs.
     pub(crate) fn here() -> Self {
         let mut machine = Self::below(Path::new("/"));
-        machine.addresses = socket::addresses().unwrap_or_default();
+        machine.addresses = naa_udp::addresses().unwrap_or_default();
         machine.libraries = verbs_ibv::load().map_err(|error| problem(&error));
         machine.socket = probe().map_err(|error| error.to_string());
         machine.rules = rules::read(&machine);
@@ -187,7 +188,7 @@ impl Machine {
 
     /// The sockets that hold UDP port 4791, with their processes where these are known.
     pub(crate) fn holders(&self) -> Vec<Held> {
-        socket::holders(&self.path("proc"), ROCE_PORT)
+        naa_udp::holders(&self.path("proc"), ROCE_PORT)
     }
 }
 
@@ -201,7 +202,7 @@ fn problem(error: &verbs::Error) -> String {
 }
 
 /// Opens a socket like the embedded provider's, on a port that the kernel picks, and returns its properties.
-fn probe() -> Result<Socket, verbs::Error> {
+fn probe() -> Result<Socket, naa_udp::Error> {
     let port = Port::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), &PortConfig::default())?;
     Ok(Socket { receive_buffer: port.recv_buffer(), gso: port.gso(), gro: port.gro() })
 }

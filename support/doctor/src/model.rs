@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use roce_udp::socket::InterfaceAddress;
+use naa_udp::InterfaceAddress;
 
 use crate::{
     Report,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use roce_udp::socket::{Held, Holder};
+use naa_udp::{Held, Holder};
 
 use crate::{
     check::{Check, CheckGroup::Network, CheckLevel},

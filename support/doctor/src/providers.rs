@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-use roce_udp::socket::Held;
+use naa_udp::Held;
 use serde::Serialize;
 
 use crate::{

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ejfat::wire::{LbHeader, ReHeader, Select};
-use roce_udp::socket::{Port, PortConfig, Rest, SendBatch};
+use naa_udp::{Port, PortConfig, Rest, SendBatch};
 use serde_json::Value;
 use simnet::Random;
 

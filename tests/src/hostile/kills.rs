@@ -12,7 +12,8 @@ use std::{
 };
 
 use naa_host::{Device, Error, FunctionCode, Param, Session, SessionConfig};
-use roce_udp::socket::{Port, PortConfig, ROCE_PORT};
+use naa_udp::{Port, PortConfig};
+use roce::wire::ROCE_PORT;
 use simnet::Random;
 
 use super::{

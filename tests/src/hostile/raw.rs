@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use naa_udp::{Port, PortConfig, RecvBatch, Rest, SendBatch, wait};
 use roce::{
     cm,
     icrc::{self, Flow},
@@ -17,7 +18,6 @@ use roce::{
         pad_of,
     },
 };
-use roce_udp::socket::{Port, PortConfig, RecvBatch, Rest, SendBatch, wait};
 use simnet::Random;
 
 use super::wire::{Answer, Wire};

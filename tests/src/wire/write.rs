@@ -63,7 +63,7 @@ pub fn write(
 ) -> Result<Written, String> {
     let local = match local {
         Some(local) => local,
-        None => roce_udp::source_for(to.ip()).map_err(say("no way there"))?,
+        None => naa_provider::source_for(to.ip()).map_err(say("no way there"))?,
     };
     let opened = open(local, choice)?;
     let source = Source::connect(&opened.context, to, bytes, wait)?;

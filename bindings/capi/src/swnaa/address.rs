@@ -4,7 +4,7 @@ use std::{fs, net::IpAddr};
 
 use naa_host::{Error, LOCAL_IP_VARIABLE, variable};
 use naa_provider::ProviderChoice;
-use roce_udp::socket::{self, InterfaceAddress};
+use naa_udp::InterfaceAddress;
 
 /// A local address and why it was taken, for people.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) fn choose(provider: ProviderChoice) -> Result<Chosen, Error> {
         })?;
         return Ok(Chosen { address, why: format!("which {LOCAL_IP_VARIABLE} names") });
     }
-    let addresses = socket::addresses().unwrap_or_default();
+    let addresses = naa_udp::addresses().unwrap_or_default();
     let has_device = |address| provider != ProviderChoice::Embedded && is_of_device(address, provider);
     Ok(first_of(&addresses, has_device, is_up))
 }

@@ -5,6 +5,7 @@ use crate::metadata::{Dependency, Package};
 
 /// The layers of ARCHITECTURE.md. Everything else in the workspace is for developers and may use anything.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("naa-udp", &[]),
     ("naa-verbs", &[]),
     ("mrsp", &[]),
     ("ejfat", &[]),
@@ -18,11 +19,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["naa-verbs", "roce", "mrsp", "ejfat", "ejfat-control", "simnet"]),
     ("roce", &["naa-verbs"]),
     ("naa-region", &["naa-verbs"]),
-    ("roce-udp", &["naa-verbs", "roce", "naa-region"]),
+    ("roce-udp", &["naa-udp", "naa-verbs", "roce", "naa-region"]),
     ("verbs-ibv", &["naa-verbs"]),
-    ("ejfat-udp", &["ejfat", "roce-udp"]),
+    ("ejfat-udp", &["naa-udp", "ejfat"]),
     ("naa-proto", &[]),
-    ("ejfat-lb", &["naa-verbs", "ejfat", "ejfat-udp", "roce-udp", "naa-proto", "naa-grpc"]),
+    ("ejfat-lb", &["naa-udp", "naa-verbs", "ejfat", "ejfat-udp", "naa-proto", "naa-grpc"]),
     ("ejfat-cp", &["naa-verbs", "ejfat", "ejfat-control", "ejfat-lb", "naa-grpc", "naa-proto", "naa-store"]),
     ("ejfat-client", &["ejfat", "ejfat-control", "ejfat-udp", "naa-proto", "naa-grpc"]),
     ("naa-provider", &["naa-verbs", "naa-region", "roce", "roce-udp", "verbs-ibv"]),
@@ -37,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "naa-doctor",
         &[
+            "naa-udp",
             "naa-verbs",
             "mrsp",
             "roce-udp",
@@ -65,6 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "naa-capi",
         &[
+            "naa-udp",
             "naa-verbs",
             "mrsp",
             "ejfat",
@@ -82,6 +85,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "naa-store",
             "sim",
+            "naa-udp",
             "naa-verbs",
             "roce",
             "mrsp",

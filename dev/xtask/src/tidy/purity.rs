@@ -26,7 +26,7 @@ const EXTERNAL: &[&str] = &[
     "percent-encoding",
 ];
 
-const SOCKET: &str = "take datagrams as arguments; sockets belong to `roce-udp`";
+const SOCKET: &str = "take datagrams as arguments; sockets belong to `naa-udp`";
 const CLOCK: &str = "take the time as an argument";
 const THREAD: &str = "leave concurrency to the driver; state belongs to one owner";
 const OUTSIDE: &str = "take what is needed as an argument; the edge reads files and environment";

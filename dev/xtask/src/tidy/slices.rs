@@ -12,7 +12,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("naa-host/src/buffer.rs", "parameters that no accelerator can write now, and the opt-in for others"),
     ("naa-server/src/memory_budget.rs", "regions that no host can write now"),
     ("ejfat/events/src/memory.rs", "the opt-in of programs that trust the bridge"),
-    ("rdma/roce-udp/src/sys/batch_bytes.rs", "headers and copies of packets, which no peer reaches"),
+    ("rdma/udp/src/sys/batch_bytes.rs", "headers and copies of packets, which no peer reaches"),
     ("ejfat-bridge/src/buffers.rs", "datagrams as they were received, which no peer reaches"),
     ("ejfat/udp/src/event_memory.rs", "events while they are put together, which no peer reaches"),
     ("rdma/verbs-ibv/src/sys/cm.rs", "private data of rdma-core's events"),

@@ -7,6 +7,8 @@ use crate::{metadata::Package, source};
 const ALLOWED: &[&str] = &[
     "rdma/verbs/src/memory.rs",
     "rdma/region/src/",
+    "rdma/udp/src/sys/",
+    "rdma/udp/tests/",
     "rdma/roce-udp/src/sys/",
     "rdma/roce-udp/tests/",
     "rdma/verbs-ibv/src/sys/",
@@ -44,7 +46,7 @@ pub(crate) fn check_code(path: &str, code: &str) -> Vec<Finding> {
     keyword
         .chain(lint)
         .map(|(at, what)| {
-            let remedy = "use a safe wrapper of `verbs::memory`, `region` or `rdma/roce-udp/src/sys`; \
+            let remedy = "use a safe wrapper of `verbs::memory`, `region` or `naa_udp`; \
                           the fence is ALLOWED of dev/xtask/src/tidy/unsafe_fence.rs";
             Finding::new(path, source::line_of(code, at), format!("{what} outside the fence"), remedy)
         })

@@ -4,7 +4,7 @@
 use std::{io, net::SocketAddr};
 
 use ejfat::wire::LbHeader;
-use roce_udp::socket::{RecvBatch, SendBatch};
+use naa_udp::{RecvBatch, SendBatch};
 
 /// The bytes of a batch for copies. The batch copies nothing, but it requires room for the longest datagram.
 pub(super) const BATCH_BYTES: usize = 1 << 16;

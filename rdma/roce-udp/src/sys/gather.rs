@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use naa_udp::{DatagramBuilder, SendBatch};
 use roce::{
     Transmit,
     icrc::{Icrc, WarmFlow},
@@ -10,10 +11,7 @@ use roce::{
 use verbs::Memory;
 
 use super::fold::{BLOCK, fold};
-use crate::{
-    memory::RegionTable,
-    socket::{DatagramBuilder, SendBatch},
-};
+use crate::memory::RegionTable;
 
 /// Adds a packet to the send batch; returns false if the send batch has no room for the packet.
 ///

@@ -1,29 +1,8 @@
-//! The system calls of the socket layer. The system calls for one task, for example for receiving, are in one file.
+//! Code that the compiler cannot check: packets from registered memory, the ICRC of such memory, and forks.
 //!
-//! All unsafe code of the crate is in this folder. The functions that modules outside of this folder may call are safe,
-//! except [`DatagramBuilder::gather`](transmit::DatagramBuilder::gather).
+//! All unsafe code of the crate is in this folder. The functions that modules outside of this folder may call are safe.
 #![allow(unsafe_code)]
 
-pub(crate) mod address;
-mod batch_bytes;
 mod fold;
 pub(crate) mod fork;
 pub(crate) mod gather;
-pub(crate) mod interface;
-pub(crate) mod option;
-pub(crate) mod receive;
-pub(crate) mod transmit;
-pub(crate) mod wait;
-
-use std::io;
-
-/// Returns the result of a system call, or the error in `errno` if the result is negative.
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// An empty header for `recvmmsg` and `sendmmsg`.
-fn empty_header() -> libc::mmsghdr {
-    // SAFETY: an `mmsghdr` consists of pointers, lengths, flags and padding, and zero is a valid value for all of them.
-    unsafe { std::mem::zeroed() }
-}

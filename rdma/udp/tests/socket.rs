@@ -1,20 +1,26 @@
 //! Tests the socket layer on loopback: datagrams arrive whole, and errors name the address and the cause.
 #![allow(unsafe_code)]
 
-mod side;
-
 use std::{
     net::SocketAddr,
+    os::fd::{AsFd, AsRawFd as _},
     time::{Duration, Instant},
 };
 
-use roce_udp::socket::{Port, PortConfig, Ready, RecvBatch, Rest, SendBatch, Waker, local_mtu, wait};
-use side::set_option;
+use naa_udp::{Port, PortConfig, Ready, RecvBatch, Rest, SendBatch, Waker, local_mtu, wait};
 
 const SINGLY: PortConfig = PortConfig { receive_buffer: 4 << 20, gro: false, gso: false };
 
 fn port(ip: &str, config: &PortConfig) -> Port {
     Port::bind(SocketAddr::new(ip.parse().expect("an IP address"), 0), config).expect("a loopback port")
+}
+
+/// Sets the option `name` of a socket, at the level `level`, to the value `value`.
+fn set_option(socket: &impl AsFd, (level, name): (libc::c_int, libc::c_int), value: libc::c_int) {
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `value` is an integer of 4 bytes, and the last argument is this length.
+    let result = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Returns the `len` bytes of the test's datagram with the number `number`. Each byte depends on this number and on the
@@ -289,7 +295,7 @@ fn only_concrete_local_addresses() {
     let foreign: SocketAddr = "203.0.113.7:0".parse().expect("an address");
     for error in [Port::bind(foreign, &SINGLY).map(drop), local_mtu(foreign.ip()).map(drop)] {
         let error = error.expect_err("not of this machine").to_string();
-        assert_eq!(error, "no device: 203.0.113.7 is not an address of this machine; `ip addr` lists them");
+        assert_eq!(error, "203.0.113.7 is not an address of this machine; `ip addr` lists them");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use roce_udp::ROCE_PORT;
 use verbs::Error;
 
 /// Returns the local address from which packets to `peer` leave, according to the routing table. The function sends no
@@ -20,7 +21,7 @@ pub fn source_for(peer: IpAddr) -> Result<IpAddr, Error> {
     let probe = || {
         let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
         // Connecting a datagram socket only looks up the route to the peer, and sends no packet.
-        socket.connect(SocketAddr::new(peer, crate::socket::ROCE_PORT))?;
+        socket.connect(SocketAddr::new(peer, ROCE_PORT))?;
         socket.local_addr()
     };
     match probe() {

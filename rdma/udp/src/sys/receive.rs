@@ -22,7 +22,7 @@ const MOST: usize = 32;
 #[repr(C, align(8))]
 struct Control([u8; 80]);
 
-/// Preallocated buffers of 64 KiB, and the messages that the last [`Port::recv`](crate::socket::Port::recv) received
+/// Preallocated buffers of 64 KiB, and the messages that the last [`Port::recv`](crate::Port::recv) received
 /// into them.
 pub struct RecvBatch {
     buffers: Vec<u8>,
@@ -101,7 +101,7 @@ impl RecvBatch {
         }
     }
 
-    /// Returns the messages that the last call of [`Port::recv`](crate::socket::Port::recv) received.
+    /// Returns the messages that the last call of [`Port::recv`](crate::Port::recv) received.
     pub fn messages(&self) -> impl ExactSizeIterator<Item = MergedDatagrams<'_>> {
         self.received.iter().map(|got| MergedDatagrams {
             from: got.from,
@@ -111,7 +111,7 @@ impl RecvBatch {
         })
     }
 
-    /// Returns true if the last call of [`Port::recv`](crate::socket::Port::recv) received as many messages as it
+    /// Returns true if the last call of [`Port::recv`](crate::Port::recv) received as many messages as it
     /// requested. More messages may then be waiting. If the batch has only one buffer, the result is always false,
     /// although more messages may be waiting.
     pub fn is_full(&self) -> bool {

@@ -1,11 +1,4 @@
-//! UDP sockets for RoCEv2: receiving and sending in batches, and waiting.
-//!
-//! A device has one [`Port`]: an unconnected socket on one concrete local address. A port sends IPv4 packets with the
-//! flag DF (don't fragment). A packet that is sent alone has the IPv4 identification 0. The IPv4 identification of a
-//! packet in a super-packet is the index of the packet in the super-packet. The ICRC covers the identification, so the
-//! device must know the identification when it computes the ICRC.
-
-mod holder;
+//! Unconnected sockets that receive and send in batches, and waiting for them.
 
 use std::{
     io,
@@ -15,20 +8,10 @@ use std::{
     time::Duration,
 };
 
-use verbs::Error;
-
-pub use holder::{Held, Holder, holder_of, holders};
-
-use crate::sys::{interface, option, wait};
-pub use crate::sys::{
-    interface::{InterfaceAddress, addresses},
-    receive::{MergedDatagrams, RecvBatch},
-    transmit::{DatagramBuilder, MAX_PIECES, Rest, SendBatch, SendOutcome},
-    wait::Waker,
+use crate::{
+    Error, RecvBatch, Waker,
+    sys::{interface, option, wait},
 };
-
-/// The UDP port of RoCEv2 (IANA).
-pub const ROCE_PORT: u16 = 4791;
 
 /// The settings of a port, which [`Port::bind`] applies to its UDP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +31,12 @@ impl Default for PortConfig {
     }
 }
 
-/// A nonblocking, unconnected UDP socket. Several threads may use a `Port` at the same time.
+/// A nonblocking, unconnected UDP socket on one concrete local address. Several threads may use a `Port` at the same
+/// time.
+///
+/// A port sends IPv4 packets with the flag DF (don't fragment). A packet that is sent alone has the IPv4 identification
+/// 0. The IPv4 identification of a packet in a super-packet is the index of the packet in the super-packet. A protocol
+/// whose checksum covers the identification can therefore compute the checksum before the packet is sent.
 #[derive(Debug)]
 pub struct Port {
     socket: UdpSocket,
@@ -62,31 +50,31 @@ impl Port {
     /// Binds a socket to `local`: a concrete address of this machine, with port 0 for an ephemeral port.
     ///
     /// # Errors
-    /// Fails with `Invalid` if `local` is a wildcard, multicast or broadcast address, and with `NoDevice` if it is not
-    /// an address of this machine. Fails with `AddressInUse`, which names the holder, if another socket has the
-    /// address. All other failures are `Io`.
+    /// Fails with [`Error::NotConcrete`] if `local` is a wildcard, multicast or broadcast address, and with
+    /// [`Error::NotLocal`] if it is not an address of this machine. Fails with [`Error::AddressInUse`] if another socket
+    /// has the address. All other failures are [`Error::Io`].
     pub fn bind(local: SocketAddr, config: &PortConfig) -> Result<Self, Error> {
         let mut local = local;
         local.set_ip(local.ip().to_canonical());
         let ip = local.ip();
         if ip.is_unspecified() || ip.is_multicast() || ip == Ipv4Addr::BROADCAST {
-            return Err(Error::Invalid("a device needs one concrete local address; `ip addr` lists them"));
+            return Err(Error::NotConcrete(ip));
         }
-        let failed = |what: &str| {
-            let what = format!("{what} on {local}");
-            move |source| Error::io(what, source)
-        };
-        let socket = option::open(local).map_err(failed("cannot open a UDP socket"))?;
+        let failed = |what: &str| Error::io(format!("{what} on {local}"));
+        let socket = option::open(local).map_err(|source| match source.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Error::NoFiles { addr: local, source },
+            _ => failed("open a UDP socket")(source),
+        })?;
         // All options are set before the bind, so that no datagram arrives while the socket has the default options.
-        required_options(&socket, local).map_err(failed("cannot set an option of the UDP socket"))?;
+        required_options(&socket, local).map_err(failed("set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
         // A Linux kernel that cannot segment does not know `UDP_SEGMENT`. Such a Linux kernel would send a super-packet
         // as one datagram, so the port then sends no super-packets.
         let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
         let recv_buffer =
-            enlarge(&socket, config.receive_buffer).map_err(failed("cannot size the receive buffer"))?;
+            enlarge(&socket, config.receive_buffer).map_err(failed("size the receive buffer"))?;
         let socket = option::bind(socket, local).map_err(|error| bind_error(local, error))?;
-        let local = socket.local_addr().map_err(failed("cannot read the address of the UDP socket"))?;
+        let local = socket.local_addr().map_err(failed("read the address of the UDP socket"))?;
         Ok(Self { socket, local, recv_buffer, gro, gso: gso.into() })
     }
 
@@ -162,13 +150,12 @@ impl AsFd for Port {
     }
 }
 
-/// Sets the socket options that RoCEv2 needs. Every Linux kernel since version 4.18 has these options.
+/// Sets the socket options that every port has. Every Linux kernel since version 4.18 has these options.
 fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> {
     let options: &[(option::SocketOption, libc::c_int)] = if local.is_ipv4() {
         &[
             // With this value of the option, an unconnected socket sends IPv4 packets with the flag DF and the
-            // identification 0. The ICRC covers the flag and the identification, so the device must know both before it
-            // sends a packet.
+            // identification 0, as `Port` promises.
             ((libc::IPPROTO_IP, libc::IP_MTU_DISCOVER), libc::IP_PMTUDISC_DO),
             ((libc::IPPROTO_IP, libc::IP_RECVTOS), 1),
         ]
@@ -177,7 +164,8 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
             ((libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), 1),
             ((libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER), libc::IPV6_PMTUDISC_DO),
             ((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS), 1),
-            // RoCEv2 packets over IPv6 have the UDP checksum 0, and a socket drops such packets by default.
+            // Protocols with a checksum of their own may send the UDP checksum 0 over IPv6 (RFC 6935), and a socket
+            // drops such packets by default.
             ((libc::SOL_UDP, libc::UDP_NO_CHECK6_RX), 1),
         ]
     };
@@ -197,24 +185,19 @@ fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
 
 fn bind_error(local: SocketAddr, error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::AddrInUse => Error::AddressInUse { addr: local, holder: holder_of(local) },
-        io::ErrorKind::AddrNotAvailable => not_local(local.ip()),
-        _ => Error::io(format!("cannot bind {local}"), error),
+        io::ErrorKind::AddrInUse => Error::AddressInUse { addr: local },
+        io::ErrorKind::AddrNotAvailable => Error::NotLocal(local.ip()),
+        _ => Error::io(format!("bind {local}"))(error),
     }
-}
-
-fn not_local(ip: IpAddr) -> Error {
-    Error::NoDevice(format!("{ip} is not an address of this machine; `ip addr` lists them"))
 }
 
 /// Returns the MTU, in bytes, of the interface that has the local address `ip`.
 ///
 /// # Errors
-/// Fails with `NoDevice` if no interface of this machine has the address, and with `Io` if the MTU cannot be read.
+/// Fails with [`Error::NotLocal`] if no interface of this machine has the address, and with [`Error::Io`] if the MTU
+/// cannot be read.
 pub fn local_mtu(ip: IpAddr) -> Result<u32, Error> {
-    interface::mtu(ip)
-        .map_err(|error| Error::io(format!("cannot read the MTU at {ip}"), error))?
-        .ok_or_else(|| not_local(ip))
+    interface::mtu(ip).map_err(Error::io(format!("read the MTU at {ip}")))?.ok_or(Error::NotLocal(ip))
 }
 
 /// What ended a wait; all fields are false if the time was over or a signal came.
@@ -226,7 +209,7 @@ pub struct Ready {
     pub writable: bool,
     /// The waker was used and must be [drained](Waker::drain).
     pub woken: bool,
-    /// The file descriptor `beside` can be read. Only `wait_beside` watches such a file descriptor.
+    /// The file descriptor `beside` can be read. Only [`wait_beside`] watches such a file descriptor.
     pub beside: bool,
 }
 
@@ -249,7 +232,10 @@ pub fn wait(
 }
 
 /// Waits like [`wait`] on at most 30 ports, and also until the file descriptor `beside` can be read.
-pub(crate) fn wait_beside(
+///
+/// # Errors
+/// Fails with the errors of [`wait`].
+pub fn wait_beside(
     ports: &[&Port],
     waker: Option<&Waker>,
     beside: Option<BorrowedFd<'_>>,

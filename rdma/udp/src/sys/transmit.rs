@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{address::RawAddress, batch_bytes::BatchBytes, check, empty_header};
-use crate::socket::Port;
+use crate::Port;
 
 /// The maximum number of pieces of one segment: the sum of its copied and gathered pieces.
 pub const MAX_PIECES: usize = 40;

@@ -6,52 +6,12 @@ use std::{
     path::Path,
 };
 
-use super::ROCE_PORT;
-
 const PROC: &str = "/proc";
 
-/// The file system in which the Linux kernel lists its modules and RDMA devices.
-const SYS: &str = "/sys";
-
-/// Returns the end of an error message whose beginning is "`addr` is held by". The text names what holds the address,
-/// and tells the user what to do.
-pub fn holder_of(addr: SocketAddr) -> String {
+/// Returns the holder of the socket that prevents other sockets from binding `addr`.
+pub fn holder_of(addr: SocketAddr) -> Holder {
     let proc = Path::new(PROC);
-    let holder = socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode));
-    // Soft-RoCE binds the wildcard addresses of IPv4 and IPv6, and uses no UDP port except 4791. So only a wildcard
-    // socket with this port can belong to soft-RoCE.
-    let all =
-        |table| sockets(&read_table(proc, table), addr.port()).iter().any(|(ip, _)| ip.is_unspecified());
-    let may_be_soft = addr.port() == ROCE_PORT && ["udp", "udp6"].into_iter().any(all);
-    let soft = if may_be_soft { soft_roce(Path::new(SYS)) } else { None };
-    words(&holder, soft.as_deref())
-}
-
-fn words(holder: &Holder, soft: Option<&str>) -> String {
-    match (holder, soft) {
-        (Holder::Hidden | Holder::NoProcess, Some(soft)) => format!(
-            "the kernel's soft-RoCE ({soft}), which takes the port on all addresses of this network namespace; \
-             use --provider verbs on an address of the device, or an address in another network namespace, or \
-             `rmmod rdma_rxe`"
-        ),
-        _ => {
-            format!("{holder}; stop it, or use another address of this machine (on loopback 127.0.0.2 does)")
-        }
-    }
-}
-
-/// Returns a text with the name of the kernel module `rdma_rxe` and the names of the soft-RoCE devices. Returns `None`
-/// if the module is not loaded. The kernel module `rdma_rxe` holds the UDP port even if no soft-RoCE device exists. A
-/// soft-RoCE device has a file `parent` with the name of its interface.
-fn soft_roce(sys: &Path) -> Option<String> {
-    let devices = fs::read_dir(sys.join("class/infiniband")).into_iter().flatten().flatten();
-    let soft = devices.filter(|device| device.path().join("parent").is_file());
-    let mut names: Vec<_> = soft.map(|device| device.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    if !names.is_empty() {
-        return Some(format!("rdma_rxe: {}", names.join(", ")));
-    }
-    sys.join("module/rdma_rxe").is_dir().then(|| "rdma_rxe".to_owned())
+    socket(proc, addr).map_or(Holder::Hidden, |inode| process(proc, &inode))
 }
 
 /// A UDP socket, with the address to which it is bound and the process that holds it.
@@ -78,8 +38,8 @@ pub enum Holder {
     /// The holder is unknown, because this process has no permission to read the file descriptors of some processes, or
     /// because `/proc` does not list the socket.
     Hidden,
-    /// No process in `/proc` has the socket open: the socket belongs to the Linux kernel, for example to soft-RoCE, or
-    /// to a process outside this container.
+    /// No process in `/proc` has the socket open: the socket belongs to the Linux kernel, or to a process outside
+    /// this container.
     NoProcess,
 }
 
@@ -88,7 +48,7 @@ impl fmt::Display for Holder {
         match self {
             Self::Process { pid, name } => write!(f, "process {pid} ({name})"),
             Self::Hidden => f.write_str("another process"),
-            Self::NoProcess => f.write_str("the kernel (soft-RoCE?) or a process outside this container"),
+            Self::NoProcess => f.write_str("the kernel or a process outside this container"),
         }
     }
 }
@@ -182,7 +142,7 @@ fn process(proc: &Path, inode: &str) -> Holder {
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, IpAddr, inode, sockets, words};
+    use super::{IpAddr, inode, sockets};
 
     const TABLE: &str = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
   100: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 31337 2 0000000000000000 0
@@ -196,19 +156,6 @@ mod tests {
         assert_eq!(find("127.0.0.1:4791").as_deref(), Some("31337"));
         assert_eq!(find("127.0.0.2:4791"), None);
         assert_eq!(find("10.0.0.1:53").as_deref(), Some("4711"));
-    }
-
-    #[test]
-    fn the_remedy_is_that_of_the_holder() {
-        let process = words(&Holder::Process { pid: 7, name: "naa".into() }, Some("rdma_rxe"));
-        assert!(process.starts_with("process 7 (naa); stop it"), "{process}");
-        for holder in [Holder::NoProcess, Holder::Hidden] {
-            let kernel = words(&holder, Some("rdma_rxe: rxe0, rxe1"));
-            for part in ["rdma_rxe: rxe0, rxe1", "--provider verbs", "`rmmod rdma_rxe`"] {
-                assert!(kernel.contains(part), "{kernel}");
-            }
-        }
-        assert!(words(&Holder::NoProcess, None).contains("outside this container; stop it"));
     }
 
     #[test]
