@@ -1,5 +1,5 @@
-//! Packets on the wire: checks the IPv4 identifications that the ICRC covers, on a veth pair between two network
-//! namespaces. The test needs root and `ip`; without root or `ip` it prints a message and passes.
+//! Packets on the wire, in network namespaces of their own: the IPv4 identifications that the ICRC covers, and full send
+//! buffers. The tests need root, `ip` and `tc`; a test that has not what it needs prints a message and passes.
 #![allow(unsafe_code)]
 
 mod side;
@@ -17,8 +17,8 @@ use std::{
 
 use naa_udp::{Port, PortConfig, RecvBatch, Rest, SendBatch, local_mtu, wait};
 use roce_udp::{EmbeddedConfig, ROCE_PORT};
-use side::Side;
-use verbs::{CmEvent, ConnParam};
+use side::{Side, address, connect, counter, device, pattern, remote, set_device_option};
+use verbs::{CmEvent, ConnParam, Payload, SendOp, WaitMode, WcStatus};
 
 /// The lengths in bytes of the seven datagrams that the test sends. The Linux kernel gets the datagrams as a
 /// super-packet of four datagrams, a super-packet of two, and a single datagram.
@@ -39,7 +39,7 @@ fn segments_are_numbered_from_zero() {
     // Each of the two threads has its own network namespace, which ends when the thread ends.
     let sender = thread::spawn(move || {
         let there = from_receiver.recv().expect("the receiver");
-        let ready = there.and_then(|thread| new_namespace().map(|_| thread)).and_then(connect);
+        let ready = there.and_then(|thread| new_namespace().map(|_| thread)).and_then(veth_pair);
         if let Err(error) = ready {
             println!("skipped: no network namespaces with a veth pair ({error})");
             return false;
@@ -57,15 +57,15 @@ fn segments_are_numbered_from_zero() {
 
 #[test]
 fn a_full_send_buffer_keeps_the_rest() {
-    in_silent_network(send_to_nobody);
+    in_network(silent_network, send_to_nobody);
 }
 
-/// Calls `run` in a thread with a new network namespace, in which [`silent_network`] has made a network. If the network
-/// namespace or the network cannot be made, prints a message and does not call `run`.
-fn in_silent_network(run: fn()) {
-    thread::spawn(move || match new_namespace().and_then(|_| silent_network()) {
+/// Calls `run` in a thread with a new network namespace, in which `make` has made a network. If the network namespace
+/// or the network cannot be made, prints a message and does not call `run`.
+fn in_network(make: fn() -> io::Result<()>, run: fn()) {
+    thread::spawn(move || match new_namespace().and_then(|_| make()) {
         Ok(()) => run(),
-        Err(error) => println!("skipped: no network namespace with a veth pair ({error})"),
+        Err(error) => println!("skipped: no network namespace for the test ({error})"),
     })
     .join()
     .expect("the sender");
@@ -117,17 +117,22 @@ fn new_namespace() -> io::Result<libc::pid_t> {
 }
 
 fn ip(arguments: &str) -> io::Result<()> {
-    let output = Command::new("ip").args(arguments.split(' ')).output()?;
+    command("ip", arguments)
+}
+
+fn command(program: &str, arguments: &str) -> io::Result<()> {
+    let output = Command::new(program).args(arguments.split(' ')).output()?;
     if output.status.success() {
         return Ok(());
     }
-    Err(io::Error::other(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{program} {arguments}: {}", said.trim())))
 }
 
 /// Makes a veth pair between this network namespace and the network namespace of `thread`. A veth pair can carry a
 /// whole super-packet, but the test must see the datagrams one by one. The option `gso_max_segs 1` therefore makes the
 /// Linux kernel split each super-packet before it enters the veth pair.
-fn connect(thread: libc::pid_t) -> io::Result<()> {
+fn veth_pair(thread: libc::pid_t) -> io::Result<()> {
     ip(&format!("link add v0 mtu 9000 type veth peer name v1 mtu 9000 netns {thread}"))?;
     ip("link set v0 gso_max_segs 1")?;
     ip("addr add 10.77.0.1/24 dev v0")?;
@@ -192,7 +197,7 @@ fn packet_socket() -> File {
 
 #[test]
 fn a_device_outlives_a_full_send_buffer() {
-    in_silent_network(connect_to_nobody);
+    in_network(silent_network, connect_to_nobody);
 }
 
 /// Makes more connection requests than the socket's send buffer has room for. Tests that the device waits for room, and
@@ -201,10 +206,10 @@ fn connect_to_nobody() {
     const CONNECTIONS: usize = 40;
     let local = [10, 77, 0, 1].into();
     let sides: Vec<_> = {
-        let device = side::device(local, &EmbeddedConfig::default());
+        let device = device(local, &EmbeddedConfig::default());
         (0..CONNECTIONS).map(|_| Side::on(device.clone())).collect()
     };
-    side::set_device_option(local, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
+    set_device_option(local, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
     let remote = SocketAddr::new([10, 77, 0, 9].into(), 1);
     let param = ConnParam { connect_timeout: Some(Duration::from_secs(1)), ..ConnParam::default() };
     let start = Instant::now();
@@ -216,6 +221,51 @@ fn connect_to_nobody() {
         assert!(matches!(event, CmEvent::Unreachable { .. }), "{event:?}");
     }
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
-    let turns = side::counter(&sides[0].context, "turns");
+    let turns = counter(&sides[0].context, "turns");
     assert!(turns < 20_000, "{turns} turns: the device does not sleep");
+}
+
+#[test]
+fn a_run_goes_on_where_a_full_send_buffer_stopped_it() {
+    in_network(slow_network, write_through_a_small_send_buffer);
+}
+
+/// Makes a loopback interface on which packets wait for their turn. A packet that waits counts as a part of its
+/// sender's send buffer.
+fn slow_network() -> io::Result<()> {
+    ip("link set lo up")?;
+    command("tc", "qdisc add dev lo root tbf rate 2gbit burst 128kb limit 16mb")
+}
+
+/// Writes much more than the send buffer and the send batch of a device have room for, and checks that the packets
+/// nevertheless leave once each and in order: most of them are in runs, so runs are stopped and go on.
+fn write_through_a_small_send_buffer() {
+    const LEN: usize = 8 << 20;
+    // With this path MTU the window has room for more packets than the send batch, so that the send batch gets full in
+    // the middle of a run.
+    let small = EmbeddedConfig { max_path_mtu: Some(512), ..EmbeddedConfig::default() };
+    let (a, b) = (Side::on(device(address(), &small)), Side::on(device(address(), &small)));
+    connect(&a, &b);
+    set_device_option(a.context.attr().address, (libc::SOL_SOCKET, libc::SO_SNDBUF), 4608);
+    let (source, target) = (a.region(LEN), b.region(LEN));
+    let data = pattern(LEN, 3);
+    source.memory().write(0, &data);
+    let refused = refused_for_want_of_room();
+    a.post(SendOp::Write(remote(&target)), Payload::Sges(&[source.sge(0, LEN as u32)]));
+    assert_eq!(a.completion(WaitMode::Block).status, WcStatus::Success);
+    assert!(target.memory().to_vec(0, LEN) == data);
+    let refused = refused_for_want_of_room() - refused;
+    assert!(refused > 20, "the send buffer was full {refused} times");
+    assert_eq!(counter(&a.context, "send_errors"), 0);
+    assert_eq!(counter(&b.context, "out_of_seq_request"), 0, "{:?}", b.context.driver().counters());
+}
+
+/// Returns how many times a send buffer of this network namespace was full when a datagram was to be sent
+/// (`SndbufErrors` of `/proc/net/snmp`).
+fn refused_for_want_of_room() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/snmp").expect("counters");
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let at = names.split(' ').position(|name| name == "SndbufErrors").expect("the counter");
+    values.split(' ').nth(at).and_then(|value| value.parse().ok()).expect("a number")
 }
