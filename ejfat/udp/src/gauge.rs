@@ -1,16 +1,12 @@
 //! The counters and the fill level of a receiver, for other threads.
 
-use std::{
-    net::UdpSocket,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use ejfat::reassembly::Reassembler;
-
-use crate::drops;
+use naa_udp::ReceiveSocket;
 
 /// The most sockets whose buffers are looked at. If a receiver has more ports, these are a sample: segments are spread over all ports at random.
 pub(crate) const SAMPLE: usize = 16;
@@ -42,7 +38,7 @@ pub struct Reading {
 
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
-    sockets: Vec<UdpSocket>,
+    sockets: Vec<ReceiveSocket>,
     /// The most bytes of memory for events.
     memory: u64,
     /// The bytes of it that are in use.
@@ -58,7 +54,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    pub(crate) fn new(sockets: Vec<UdpSocket>, memory: u64) -> Self {
+    pub(crate) fn new(sockets: Vec<ReceiveSocket>, memory: u64) -> Self {
         Self { sockets, memory, ..Self::default() }
     }
 
@@ -93,7 +89,7 @@ impl Gauge {
         let memory = levels.touched.load(Relaxed) as f64 / levels.memory.max(1) as f64;
         // If the kernel does not tell how full sockets are, the memory alone counts.
         let waiting = levels.waiting.load(Relaxed);
-        let buffers = levels.sockets.iter().filter_map(|socket| drops::fill(socket, waiting).ok());
+        let buffers = levels.sockets.iter().filter_map(|socket| socket.fill(waiting).ok());
         Reading {
             fill: buffers.fold(memory, f64::max).clamp(0.0, 1.0),
             opened: levels.opened.load(Relaxed),

@@ -36,7 +36,6 @@
 //! ```
 #![warn(missing_docs)]
 
-mod drops;
 mod event_memory;
 mod gauge;
 mod pace;
@@ -45,7 +44,6 @@ mod ready;
 mod receiver;
 mod refusals;
 mod sender;
-mod socket;
 
 pub use event_memory::EventMemory;
 pub use gauge::{Gauge, Reading};
@@ -118,6 +116,30 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
+}
+
+impl From<naa_udp::Error> for Error {
+    fn from(error: naa_udp::Error) -> Self {
+        match error {
+            naa_udp::Error::AddressInUse { addr } => Self::Busy { at: addr },
+            naa_udp::Error::NotLocal(ip) => Self::NotLocal { ip, hint: misread_port(ip) },
+            naa_udp::Error::NoFiles { addr, source } => Self::Files { at: addr, source },
+            naa_udp::Error::Io { what, source } => Self::Io { what, source },
+            error @ naa_udp::Error::NotConcrete(_) => {
+                Self::Io { what: "open a UDP socket".into(), source: std::io::Error::other(error) }
+            }
+        }
+    }
+}
+
+/// A hint if the end of an IPv6 address may be meant as a port, as in `fd00::1:9100`; otherwise empty.
+fn misread_port(ip: IpAddr) -> String {
+    let text = ip.to_string();
+    let split = text.rsplit_once(':').filter(|(ip, _)| ip.parse::<std::net::Ipv6Addr>().is_ok());
+    match split.and_then(|(ip, port)| Some((ip, port.parse::<u16>().ok()?))) {
+        Some((ip, port)) => format!("; if {port} is meant for the port, write [{ip}]:{port}"),
+        None => String::new(),
+    }
 }
 
 impl Error {

@@ -1,18 +1,17 @@
 //! UDP ports where segments arrive, a batch at a time.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io::{self, IoSliceMut},
-    net::{IpAddr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
 use ejfat::listen::{Listen, bind_all};
-use quinn_udp::{RecvMeta, UdpSocketState};
-use socket2::SockRef;
+use naa_udp::{MAX_MESSAGES, ReceiveSocket, RecvHeaders};
 
-use crate::{Error, ReadySet, drops, socket};
+use crate::{Error, ReadySet};
 
 /// Up to this many ports, each one is tried. With more, epoll tells which of them can be read.
 const FEW: usize = 4;
@@ -45,9 +44,7 @@ pub struct PortCounters {
 
 #[derive(Debug)]
 struct Port {
-    socket: UdpSocket,
-    state: UdpSocketState,
-    at: SocketAddr,
+    socket: ReceiveSocket,
     datagrams: Cell<u64>,
     bytes: Cell<u64>,
     /// Datagrams that the kernel dropped, as of when it was last asked.
@@ -56,16 +53,14 @@ struct Port {
 
 impl Port {
     fn new(at: SocketAddr, buffer: Option<usize>) -> Result<Self, Error> {
-        let socket = socket::bound(at, buffer, None)?;
-        let at = socket.local_addr().map_err(Error::io("read the address of a UDP socket"))?;
-        let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
+        let socket = ReceiveSocket::bind(at, buffer)?;
         let [datagrams, bytes, drops] = [0; 3].map(Cell::new);
-        Ok(Self { socket, state, at, datagrams, bytes, drops })
+        Ok(Self { socket, datagrams, bytes, drops })
     }
 
     /// Asks the kernel how much it dropped.
     fn ask(&self) -> Result<(), Error> {
-        let now = drops::of(&self.socket).map_err(Error::io("read what a socket dropped"))?;
+        let now = self.socket.drops().map_err(Error::io("read what a socket dropped"))?;
         // The kernel's counter has 32 bits.
         let before = self.drops.get();
         self.drops.set(before + u64::from(now.wrapping_sub(before as u32)));
@@ -79,6 +74,7 @@ pub struct Ports {
     ports: Vec<Port>,
     skipped: Vec<SocketAddr>,
     ready: ReadySet,
+    headers: RefCell<RecvHeaders>,
     /// The port that is asked next for its drops.
     next_asked: Cell<usize>,
 }
@@ -87,7 +83,7 @@ impl Ports {
     /// The longest datagram, merged or not, is shorter than an IP packet can be.
     pub const BUFFER: usize = 1 << 16;
     /// Buffers of a batch.
-    pub const BATCH: usize = quinn_udp::BATCH_SIZE;
+    pub const BATCH: usize = MAX_MESSAGES;
 
     /// Binds the ports. `buffer` is the number of bytes of each port's receive buffer, or `None` for the default of the
     /// operating system.
@@ -102,7 +98,8 @@ impl Ports {
         for (number, port) in ports.iter().enumerate() {
             ready.add(port.socket.as_fd(), number).map_err(Error::io("watch a UDP socket"))?;
         }
-        Ok(Self { ports, skipped, ready, next_asked: Cell::new(0) })
+        let headers = RefCell::new(RecvHeaders::new(Self::BATCH));
+        Ok(Self { ports, skipped, ready, headers, next_asked: Cell::new(0) })
     }
 
     /// Returns the number of bound ports.
@@ -117,7 +114,7 @@ impl Ports {
 
     /// The addresses, with the ports the system chose for 0.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.ports.iter().map(|port| port.at).collect()
+        self.ports.iter().map(|port| port.socket.local_addr()).collect()
     }
 
     /// The ports of ranges that another process holds, and that are left out.
@@ -131,7 +128,7 @@ impl Ports {
     /// # Errors
     /// Fails if the operating system does not report the size.
     pub fn buffer(&self) -> io::Result<usize> {
-        self.ports.first().map_or(Ok(0), |port| Ok(SockRef::from(&port.socket).recv_buffer_size()? / 2))
+        self.ports.first().map_or(Ok(0), |port| Ok(port.socket.recv_buffer()? / 2))
     }
 
     /// Returns the number of datagrams that the Linux kernel dropped at the sockets since they were opened. Most of
@@ -167,7 +164,7 @@ impl Ports {
     ///
     /// # Errors
     /// Fails if this process may have no more open files.
-    pub(crate) fn sample(&self, most: usize) -> Result<Vec<UdpSocket>, Error> {
+    pub(crate) fn sample(&self, most: usize) -> Result<Vec<ReceiveSocket>, Error> {
         let again = |port: &Port| port.socket.try_clone().map_err(Error::io("watch a UDP socket"));
         self.ports.iter().take(most).map(again).collect()
     }
@@ -175,7 +172,7 @@ impl Ports {
     /// The counters of the ports to which something came; their drops as of the last [`Ports::kernel_drops`].
     pub fn counters(&self) -> Vec<PortCounters> {
         let of = |port: &Port| PortCounters {
-            at: port.at,
+            at: port.socket.local_addr(),
             datagrams: port.datagrams.get(),
             bytes: port.bytes.get(),
             kernel_drops: port.drops.get(),
@@ -223,17 +220,18 @@ impl Ports {
         received: &mut [ReceivedSegments; Self::BATCH],
     ) -> Result<usize, Error> {
         let port = &self.ports[port];
-        let mut metas = [RecvMeta::default(); Self::BATCH];
-        let count = match port.state.recv((&port.socket).into(), buffers, &mut metas) {
-            Ok(count) => count,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
-            Err(error) => return Err(Error::io("receive segments")(error)),
-        };
+        let headers = &mut *self.headers.borrow_mut();
+        let count = port.socket.recv(headers, buffers).map_err(Error::io("receive segments"))?;
         let (mut datagrams, mut bytes) = (0, 0);
-        for (received, meta) in received.iter_mut().zip(&metas[..count]) {
-            *received = ReceivedSegments { from: meta.addr.ip(), len: meta.len, stride: meta.stride.max(1) };
-            datagrams += meta.len.div_ceil(received.stride).max(1) as u64;
-            bytes += meta.len as u64;
+        for (at, received) in received.iter_mut().enumerate().take(count) {
+            // One whose sender is unknown counts as an empty datagram.
+            *received = headers.message(at).map_or(ReceivedSegments::NONE, |message| ReceivedSegments {
+                from: message.from.ip(),
+                len: message.len,
+                stride: message.segment_len,
+            });
+            datagrams += received.len.div_ceil(received.stride).max(1) as u64;
+            bytes += received.len as u64;
         }
         port.datagrams.set(port.datagrams.get() + datagrams);
         port.bytes.set(port.bytes.get() + bytes);
@@ -243,7 +241,7 @@ impl Ports {
 
 impl ReceivedSegments {
     /// A value without bytes, with which arrays for [`Ports::receive`] are filled before they are used.
-    pub const NONE: Self = Self { from: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), len: 0, stride: 1 };
+    pub const NONE: Self = Self { from: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0, stride: 1 };
 
     /// The datagrams in their buffer; an empty one is one, too.
     pub fn datagrams<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {

@@ -1,11 +1,9 @@
 //! Refusals: ICMP's "port unreachable", by which a host answers a datagram to a port where nobody listens.
-#![allow(unsafe_code, reason = "a socket option without a safe wrapper")]
 
 use std::{
-    ffi::c_int,
     io,
     net::UdpSocket,
-    os::fd::{AsFd as _, AsRawFd},
+    os::fd::AsFd as _,
     time::{Duration, Instant},
 };
 
@@ -20,17 +18,7 @@ use rustix::{
 /// # Errors
 /// Fails if the operating system refuses the socket option.
 pub fn report_refusals(socket: &UdpSocket) -> io::Result<()> {
-    let (level, option) = match socket.local_addr()?.is_ipv4() {
-        true => (libc::IPPROTO_IP, libc::IP_RECVERR),
-        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
-    };
-    let on: c_int = 1;
-    // SAFETY: the kernel reads one integer, and the socket is open while it is borrowed.
-    let failed = unsafe {
-        let len = size_of_val(&on) as libc::socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), len)
-    };
-    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    naa_udp::report_icmp_errors(socket)
 }
 
 /// Whether an error is a refusal. It is about an earlier datagram, and the present one was not sent.

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::SocketAddr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -11,13 +11,11 @@ use ejfat::{
     segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments, Ticks},
     wire::{LbHeader, ReHeader, SyncHeader},
 };
-use quinn_udp::{Transmit, UdpSocketState};
-use rustix::io::Errno;
+use naa_udp::ConnectedSocket;
 
 use crate::{
     Error, Pace,
     refusals::{is_refusal, wait_for_refusals},
-    socket,
 };
 
 /// The most one system call takes.
@@ -72,7 +70,7 @@ pub struct Sender {
     config: SenderConfig,
     size: SegmentSize,
     ip_header: usize,
-    sockets: Vec<(UdpSocket, UdpSocketState)>,
+    sockets: Vec<ConnectedSocket>,
     turn: usize,
     ticks: Ticks,
     pace: Pace,
@@ -88,20 +86,10 @@ impl Sender {
     /// Fails with [`Error::Segment`] if a packet of the MTU has no room for a segment, and with [`Error::Io`] if the
     /// operating system refuses a socket.
     pub fn new(config: SenderConfig) -> Result<Self, Error> {
-        let (ip, any): (_, IpAddr) = match config.to {
-            SocketAddr::V4(_) => (IpVersion::V4, Ipv4Addr::UNSPECIFIED.into()),
-            SocketAddr::V6(_) => (IpVersion::V6, Ipv6Addr::UNSPECIFIED.into()),
-        };
+        let ip = if config.to.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
         let size = SegmentSize::of_mtu(config.mtu, ip)?;
-        let open = |_| {
-            let socket = socket::bound(SocketAddr::new(any, 0), None, config.buffer)?;
-            socket.connect(config.to).map_err(Error::io(format!("reach {}", config.to)))?;
-            let state = UdpSocketState::new((&socket).into()).map_err(Error::io("prepare a UDP socket"))?;
-            // `wait` is the socket's own.
-            socket.set_nonblocking(false).map_err(Error::io("prepare a UDP socket"))?;
-            Ok((socket, state))
-        };
-        let sockets = (0..config.sockets.max(1)).map(open).collect::<Result<Vec<_>, Error>>()?;
+        let open = |_| ConnectedSocket::connect(config.to, config.buffer);
+        let sockets = (0..config.sockets.max(1)).map(open).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             size,
             ip_header: ip.header().into(),
@@ -131,8 +119,7 @@ impl Sender {
         let on_wire = packet + UDP_HEADER + self.ip_header;
         let turn = self.turn;
         self.turn = (turn + 1) % self.sockets.len();
-        let at_once =
-            self.sockets[turn].1.max_gso_segments().min(MOST / packet).min(self.pace.at_once(on_wire));
+        let at_once = self.sockets[turn].max_segments().min(MOST / packet).min(self.pace.at_once(on_wire));
         let (mut in_batch, count) = (0, segments.len());
         for (at, segment) in segments.enumerate() {
             self.batch.extend_from_slice(&segment.headers);
@@ -152,8 +139,8 @@ impl Sender {
 
     fn flush(&mut self, turn: usize, packet: usize) -> Result<(), Error> {
         let mut sent = self.transmit(turn, &self.batch, packet);
-        if self.batch.len() > packet && sent.as_ref().is_err_and(refuses_trains) {
-            // An interface that cannot checksum; from now on the socket is asked for no more of them.
+        if self.batch.len() > packet && sent.is_err() && self.sockets[turn].max_segments() == 1 {
+            // An interface that cannot split super-packets; from now on the socket is asked for no more of them.
             sent = self.batch.chunks(packet).try_for_each(|one| self.transmit(turn, one, packet));
         }
         self.batch.clear();
@@ -162,13 +149,11 @@ impl Sender {
     }
 
     fn transmit(&self, turn: usize, contents: &[u8], packet: usize) -> io::Result<()> {
-        let (socket, state) = &self.sockets[turn];
-        let segment_size = (contents.len() > packet).then_some(packet);
-        let transmit =
-            Transmit { destination: self.config.to, ecn: None, contents, segment_size, src_ip: None };
+        // The cast is lossless because a packet fits the MTU, which is a `u16`.
+        let segment_len = packet as u16;
         let mut refused = 0;
         loop {
-            match state.try_send(socket.into(), &transmit) {
+            match self.sockets[turn].send(contents, segment_len) {
                 // The refusal is about an earlier packet, and this one was not sent.
                 Err(error) if is_refusal(&error) => {
                     self.refusals.set(self.refusals.get() + 1);
@@ -177,7 +162,6 @@ impl Sender {
                         return Ok(());
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
             }
         }
@@ -200,7 +184,7 @@ impl Sender {
     /// Fails if the operating system cannot wait for the sockets.
     pub fn wait_for_refusals(&self, most: Duration) -> Result<u64, Error> {
         if self.refusals.get() == 0 && self.sent.segments > 0 {
-            let sockets = self.sockets.iter().map(|(socket, _)| socket);
+            let sockets = self.sockets.iter().map(ConnectedSocket::socket);
             let late = wait_for_refusals(sockets, most).map_err(Error::io("wait for refusals"))?;
             self.refusals.set(late);
         }
@@ -208,14 +192,10 @@ impl Sender {
     }
 }
 
-fn refuses_trains(error: &io::Error) -> bool {
-    [Errno::IO, Errno::INVAL].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
 /// Tells a control plane which tick it is. About once a second is right.
 #[derive(Debug)]
 pub struct SyncSender {
-    socket: UdpSocket,
+    socket: ConnectedSocket,
     source: u32,
     to: SocketAddr,
 }
@@ -226,11 +206,7 @@ impl SyncSender {
     /// # Errors
     /// Fails with [`Error::Io`] if the operating system refuses the socket.
     pub fn new(to: SocketAddr, source: u32) -> Result<Self, Error> {
-        let any: IpAddr =
-            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let socket = socket::bound(SocketAddr::new(any, 0), None, None)?;
-        socket.connect(to).map_err(Error::io(format!("reach {to}")))?;
-        Ok(Self { socket, source, to })
+        Ok(Self { socket: ConnectedSocket::connect(to, None)?, source, to })
     }
 
     /// Sends a message.
@@ -247,7 +223,8 @@ impl SyncSender {
             ticks_per_second: 1_000_000,
             unix_nanos: now.as_nanos() as u64,
         };
-        let send = || self.socket.send(&sync.encode());
+        let bytes = sync.encode();
+        let send = || self.socket.send(&bytes, bytes.len() as u16);
         let (sent, refused) = match send() {
             Err(error) if is_refusal(&error) => (send(), true),
             sent => (sent, false),

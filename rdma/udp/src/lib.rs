@@ -4,8 +4,9 @@
 //! caller's pieces ─► SendBatch: super-packets ─► sendmmsg, GSO ─► Port ─► recvmmsg, GRO ─► RecvBatch: datagrams
 //! ```
 //!
-//! The crate knows no protocol above UDP. [`Port`] is an unconnected socket on one concrete local address. [`wait`]
-//! sleeps until ports are ready or a [`Waker`] is used. [`addresses`] and [`local_mtu`] read the interfaces of this
+//! The crate knows no protocol above UDP. [`Port`] is an unconnected socket on one concrete local address, which both
+//! receives and sends. [`ReceiveSocket`] receives into buffers of its user, and [`ConnectedSocket`] sends to one
+//! destination and blocks while it cannot. [`wait`] sleeps until ports are ready or a [`Waker`] is used. [`addresses`] and [`local_mtu`] read the interfaces of this
 //! machine, and [`holder_of`] finds the process that has a socket.
 //!
 //! ```rust
@@ -34,17 +35,23 @@
 //! ```
 #![warn(missing_docs)]
 
+mod bind;
+mod connected_socket;
 mod error;
 mod holder;
 mod port;
+mod receive_socket;
 mod sys;
 
+pub use connected_socket::ConnectedSocket;
 pub use error::Error;
 pub use holder::{Held, Holder, holder_of, holders};
 pub use port::{Port, PortConfig, Ready, local_mtu, wait, wait_beside};
+pub use receive_socket::ReceiveSocket;
 pub use sys::{
     interface::{InterfaceAddress, addresses},
-    receive::{MergedDatagrams, RecvBatch},
+    option::report_icmp_errors,
+    receive::{MAX_MESSAGES, MergedDatagrams, ReceivedMessage, RecvBatch, RecvHeaders},
     transmit::{DatagramBuilder, MAX_PIECES, Rest, SendBatch, SendOutcome},
     wait::Waker,
 };

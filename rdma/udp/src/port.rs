@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    Error, RecvBatch, Waker,
+    Error, RecvBatch, Waker, bind,
     sys::{interface, option, wait},
 };
 
@@ -61,20 +61,15 @@ impl Port {
             return Err(Error::NotConcrete(ip));
         }
         let failed = |what: &str| Error::io(format!("{what} on {local}"));
-        let socket = option::open(local).map_err(|source| match source.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE) => Error::NoFiles { addr: local, source },
-            _ => failed("open a UDP socket")(source),
-        })?;
+        let socket = bind::open(local)?;
         // All options are set before the bind, so that no datagram arrives while the socket has the default options.
         required_options(&socket, local).map_err(failed("set an option of the UDP socket"))?;
         let gro = config.gro && option::set(&socket, (libc::SOL_UDP, libc::UDP_GRO), 1).is_ok();
-        // A Linux kernel that cannot segment does not know `UDP_SEGMENT`. Such a Linux kernel would send a super-packet
-        // as one datagram, so the port then sends no super-packets.
-        let gso = config.gso && option::get(&socket, (libc::SOL_UDP, libc::UDP_SEGMENT)).is_ok();
+        let gso = config.gso && bind::knows_gso(&socket);
+        bind::enlarge(&socket, config.receive_buffer).map_err(failed("size the receive buffer"))?;
         let recv_buffer =
-            enlarge(&socket, config.receive_buffer).map_err(failed("size the receive buffer"))?;
-        let socket = option::bind(socket, local).map_err(|error| bind_error(local, error))?;
-        let local = socket.local_addr().map_err(failed("read the address of the UDP socket"))?;
+            bind::recv_buffer(&socket).map_err(failed("read the size of the receive buffer"))?;
+        let (socket, local) = bind::bind(socket, local)?;
         Ok(Self { socket, local, recv_buffer, gro, gso: gso.into() })
     }
 
@@ -171,24 +166,6 @@ fn required_options(socket: &impl AsRawFd, local: SocketAddr) -> io::Result<()> 
     };
     options.iter().try_for_each(|(name, value)| option::set(socket, *name, *value))?;
     option::set(socket, (libc::SOL_SOCKET, libc::SO_RXQ_OVFL), 1)
-}
-
-/// Requests a receive buffer of `bytes` bytes; the buffer may be larger than `net.core.rmem_max` only if this process
-/// has the capability CAP_NET_ADMIN. Returns the size in bytes that the receive buffer has after the request.
-fn enlarge(socket: &impl AsRawFd, bytes: usize) -> io::Result<usize> {
-    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE), bytes)
-        .or_else(|_| option::set(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF), bytes))?;
-    // The cast is lossless because the Linux kernel's value of `SO_RCVBUF` is never negative.
-    option::get(socket, (libc::SOL_SOCKET, libc::SO_RCVBUF)).map(|bytes| bytes as usize)
-}
-
-fn bind_error(local: SocketAddr, error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => Error::AddressInUse { addr: local },
-        io::ErrorKind::AddrNotAvailable => Error::NotLocal(local.ip()),
-        _ => Error::io(format!("bind {local}"))(error),
-    }
 }
 
 /// Returns the MTU, in bytes, of the interface that has the local address `ip`.

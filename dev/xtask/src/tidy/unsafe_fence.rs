@@ -22,8 +22,6 @@ const ALLOWED: &[&str] = &[
     "naa-server/tests/allocations.rs",
     "ejfat/udp/src/event_memory.rs",
     "ejfat/lb/src/forward/pass.rs",
-    "ejfat/udp/src/drops.rs",
-    "ejfat/udp/src/refusals.rs",
     "fpga/sim/src/model.rs",
     "kernels/src/child/",
     "bindings/capi/src/",

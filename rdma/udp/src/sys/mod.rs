@@ -7,8 +7,10 @@
 mod address;
 mod batch_bytes;
 pub(crate) mod interface;
+pub(crate) mod memory_info;
 pub(crate) mod option;
 pub(crate) mod receive;
+pub(crate) mod send;
 pub(crate) mod transmit;
 pub(crate) mod wait;
 

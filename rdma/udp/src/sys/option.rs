@@ -44,3 +44,16 @@ pub(crate) fn get(socket: &impl AsRawFd, (level, name): SocketOption) -> io::Res
     })?;
     Ok(value)
 }
+
+/// Lets the Linux kernel report ICMP errors, for example refusals, to a socket that is not connected. A connected
+/// socket gets refusals without this option.
+///
+/// # Errors
+/// Fails if the operating system refuses the socket option.
+pub fn report_icmp_errors(socket: &UdpSocket) -> io::Result<()> {
+    let option = match socket.local_addr()?.is_ipv4() {
+        true => (libc::IPPROTO_IP, libc::IP_RECVERR),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    };
+    set(socket, option, 1)
+}

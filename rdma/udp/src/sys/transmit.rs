@@ -14,7 +14,7 @@ use crate::Port;
 pub const MAX_PIECES: usize = 40;
 /// The maximum number of segments of a super-packet. This number is the limit UDP_MAX_SEGMENTS of the first Linux
 /// kernels with super-packets.
-const GROUP_SEGMENTS: usize = 64;
+pub(crate) const GROUP_SEGMENTS: usize = 64;
 /// The maximum number of bytes of a super-packet, below the largest UDP payload of IPv4 and of IPv6.
 const GROUP_BYTES: usize = 65_000;
 /// The maximum number of pieces that the Linux kernel takes for one message (UIO_MAXIOV).
@@ -418,14 +418,14 @@ impl Drop for DatagramBuilder<'_> {
 /// The control message that tells the Linux kernel the length of the segments of a super-packet.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct SegmentSize([u8; Self::LEN]);
+pub(super) struct SegmentSize([u8; Self::LEN]);
 
 impl SegmentSize {
     // SAFETY: the function only computes a number.
     const LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
-    const EMPTY: Self = Self([0; Self::LEN]);
+    pub(super) const EMPTY: Self = Self([0; Self::LEN]);
 
-    fn set(&mut self, header: &mut libc::msghdr, len: u16) {
+    pub(super) fn set(&mut self, header: &mut libc::msghdr, len: u16) {
         header.msg_control = (&raw mut self.0).cast();
         header.msg_controllen = Self::LEN as _;
         // SAFETY: the block is aligned and long enough for one control message with a u16.
