@@ -137,6 +137,10 @@ pub(crate) struct HostConnection {
     taken: [Wc; BATCH],
     /// The indexes of the completions in `taken` that are not handled yet.
     fresh: std::ops::Range<usize>,
+    /// True if the last poll emptied the completion queue, and its completions were not all handled yet.
+    emptied: bool,
+    /// A CM event that was taken and is handled after the completions.
+    event: Option<CmEvent>,
     /// Memory for a received message, followed by memory for a message to send.
     messages: Mr,
     message_bytes: usize,
@@ -190,6 +194,8 @@ impl HostConnection {
             alarm: None,
             taken: [Wc::EMPTY; BATCH],
             fresh: 0..0,
+            emptied: false,
+            event: None,
             messages: pd.reg_mr(&memory, Access::LOCAL)?,
             message_bytes,
             cq,
@@ -208,6 +214,7 @@ impl HostConnection {
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
+        (self.emptied, self.event) = (false, None);
         self.grace = None;
         self.generation += 1;
         Ok(())
@@ -292,12 +299,16 @@ impl HostConnection {
                 }
                 continue;
             }
-            let count = self.cq.poll(&mut self.taken)?;
-            if count > 0 {
-                self.fresh = 0..count;
-                continue;
+            if !self.emptied {
+                let count = self.poll()?;
+                self.emptied = count < BATCH;
+                if count > 0 {
+                    self.fresh = 0..count;
+                    continue;
+                }
             }
-            let event = self.channel.next_event()?;
+            self.emptied = false;
+            let event = self.event.take();
             if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
                 // A CM event whose connection ID is not `self.id` belongs to an earlier connection and is ignored.
                 continue;
@@ -334,6 +345,16 @@ impl HostConnection {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// Takes completions, and a CM event if there is none that is not handled yet. Returns the number of completions.
+    fn poll(&mut self) -> Result<usize, Error> {
+        if self.event.is_some() {
+            return Ok(self.cq.poll(&mut self.taken)?);
+        }
+        let (count, event) = self.device.context().poll(&self.cq, &self.channel, &mut self.taken)?;
+        self.event = event;
+        Ok(count)
     }
 
     fn completed(&mut self, wc: &Wc) -> Option<SessionEvent> {

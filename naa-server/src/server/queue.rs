@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use verbs::{Context, Cq, CqId, Error, Wc};
+use verbs::{Channel, CmEvent, Context, Cq, CqId, Error, Wc};
 
 /// The maximum number of completions that one poll takes from the completion queue.
 const BATCH: usize = 64;
@@ -21,9 +21,11 @@ pub(super) struct SharedCq {
     ended: usize,
     /// Completions that were polled and not handled yet.
     taken: VecDeque<Wc>,
-    /// True if the last poll in [`Self::next`] returned completions and emptied the completion queue. If this flag is
-    /// true and all polled completions are handled, the next call of [`Self::next`] returns `None` without a poll.
+    /// True if the last poll emptied the completion queue. If this flag is true and all polled completions are handled,
+    /// the next call of [`Self::next`] returns `None` without a poll.
     drained: bool,
+    /// The memory for the completions of one poll.
+    batch: Box<[Wc; BATCH]>,
 }
 
 impl SharedCq {
@@ -45,7 +47,14 @@ impl SharedCq {
                 "the device's completion queues hold {most}, which is for fewer sessions than asked for"
             );
         }
-        Ok(Self { cq: context.create_cq(depth)?, places, ended: 0, taken: VecDeque::new(), drained: false })
+        Ok(Self {
+            cq: context.create_cq(depth)?,
+            places,
+            ended: 0,
+            taken: VecDeque::new(),
+            drained: false,
+            batch: Box::new([Wc::EMPTY; BATCH]),
+        })
     }
 
     pub(super) fn cq(&self) -> &Cq {
@@ -93,6 +102,16 @@ impl SharedCq {
         self.taken.pop_front()
     }
 
+    /// Polls completions as [`Self::next`] does, and takes the oldest CM event of `channel` with the same call of the
+    /// device. The CM event must be handled before the completions. Returns `None` if there is no CM event, or if the
+    /// device cannot be polled.
+    pub(super) fn poll_with(&mut self, context: &Context, channel: &Channel) -> Option<CmEvent> {
+        let (count, event) = context.poll(&self.cq, channel, &mut self.batch[..]).ok()?;
+        self.took(count);
+        self.drained = count < BATCH;
+        event
+    }
+
     /// Polls at most [`BATCH`] completions, adds them to `self.taken`, and returns their number. If the number is below
     /// [`BATCH`], the completion queue is empty now. `self.ended` then becomes 0, because no completions of ended
     /// sessions are left in the completion queue.
@@ -101,13 +120,16 @@ impl SharedCq {
     /// Fails with the device's error if the completion queue cannot be polled. After an error, `self.taken` and
     /// `self.ended` are unchanged.
     fn poll(&mut self) -> Result<usize, Error> {
-        let mut batch = [Wc::EMPTY; BATCH];
-        let count = self.cq.poll(&mut batch)?;
-        self.taken.extend(&batch[..count]);
+        let count = self.cq.poll(&mut self.batch[..])?;
+        self.took(count);
+        Ok(count)
+    }
+
+    fn took(&mut self, count: usize) {
+        self.taken.extend(&self.batch[..count]);
         if count < BATCH {
             self.ended = 0;
         }
-        Ok(count)
     }
 }
 

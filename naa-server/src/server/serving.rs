@@ -157,7 +157,10 @@ impl Serving {
                 break;
             }
             self.now = Instant::now();
-            self.events();
+            if let Some(event) = self.queue.poll_with(&self.context, &self.channel) {
+                self.event(event);
+                self.events();
+            }
             self.completions();
             self.finished_calls();
             self.end_flushed();
@@ -273,16 +276,20 @@ impl Serving {
 
     fn events(&mut self) {
         while let Ok(Some(event)) = self.channel.next_event() {
-            match event {
-                CmEvent::ConnectRequest { id, endpoints, .. } => self.requested(id, &endpoints),
-                CmEvent::Established { id, param } => {
-                    let Some(session) = self.sessions.get_mut(&id) else { continue };
-                    session.established = true;
-                    let path_mtu = param.path_mtu;
-                    peer_line!(self.lines, INFO, session.peer, self.now, path_mtu, "session begins");
-                }
-                event => self.close(event.id(), None),
+            self.event(event);
+        }
+    }
+
+    fn event(&mut self, event: CmEvent) {
+        match event {
+            CmEvent::ConnectRequest { id, endpoints, .. } => self.requested(id, &endpoints),
+            CmEvent::Established { id, param } => {
+                let Some(session) = self.sessions.get_mut(&id) else { return };
+                session.established = true;
+                let path_mtu = param.path_mtu;
+                peer_line!(self.lines, INFO, session.peer, self.now, path_mtu, "session begins");
             }
+            event => self.close(event.id(), None),
         }
     }
 

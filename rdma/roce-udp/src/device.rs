@@ -65,17 +65,9 @@ struct State {
     contention: CpuContention,
 }
 
-/// Exclusive access to the engine, with the device's lock held. When an `EngineGuard` is dropped, it does the work that
-/// its field `after` names. The variants of [`After`] are the possible kinds of work.
-pub(crate) struct EngineGuard<'a> {
-    device: &'a EmbeddedDevice,
-    state: MutexGuard<'a, State>,
-    after: After,
-}
-
-/// The work that remains to be done when an [`EngineGuard`] is dropped.
+/// What remains to be done after a call of the driver interface has used the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
+pub(crate) enum Then {
     Nothing,
     /// Notify the threads that wait for a completion queue or a channel that has become ready.
     Notify,
@@ -125,21 +117,52 @@ impl EmbeddedDevice {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the engine for a call of the driver interface. In a forked child process, `guard` fails without trying to
+    /// Locks the engine for a call of the driver interface. In a forked child process, `enter` fails without trying to
     /// take the lock: the lock can be held by a thread that exists only in the parent process.
-    pub(crate) fn guard(&self) -> Result<EngineGuard<'_>, Error> {
+    fn enter(&self) -> Result<MutexGuard<'_, State>, Error> {
         if fork::generation() != self.forks {
             return Err(Error::Forked);
         }
-        Ok(EngineGuard { device: self, state: self.contend(), after: After::Nothing })
-    }
-
-    /// Locks the engine for a thread that is not the progress owner.
-    fn contend(&self) -> MutexGuard<'_, State> {
         self.contenders.fetch_add(1, Ordering::Relaxed);
         let state = self.lock();
         self.contenders.fetch_sub(1, Ordering::Relaxed);
-        state
+        Ok(state)
+    }
+
+    /// Executes `call` on the engine, and then does what `then` says.
+    pub(crate) fn call<T>(&self, then: Then, call: impl FnOnce(&mut Engine) -> T) -> Result<T, Error> {
+        let mut state = self.enter()?;
+        let result = call(&mut state.engine);
+        self.finish(&mut state, then);
+        Ok(result)
+    }
+
+    fn finish(&self, state: &mut State, then: Then) {
+        let turn = match then {
+            Then::Nothing => return,
+            Then::Notify => Turn::default(),
+            Then::Transmit => state.engine.transmit(),
+        };
+        state.engine.notify();
+        state.blocked |= turn.blocked;
+        let Some((until, on)) = state.asleep else { return };
+        let timer = state.engine.deadline();
+        let earlier = timer.is_some_and(|timer| until.is_none_or(|until| timer + SLACK < until));
+        if earlier || turn.more || turn.blocked || state.engine.ready(&on) {
+            state.asleep = None;
+            self.waker(self.role.get().0).wake();
+        }
+    }
+
+    /// Makes the caller the progress owner; returns false if another caller is the progress owner. If the progress
+    /// thread was the progress owner, it is woken and stops making turns.
+    fn take_role(&self, state: &mut State) -> bool {
+        let taken = self.role.take();
+        if taken == Some(ProgressOwner::Thread) {
+            state.asleep = None;
+            self.thread_waker.wake();
+        }
+        taken.is_some()
     }
 
     pub(crate) fn wait(
@@ -153,54 +176,51 @@ impl EmbeddedDevice {
         /// progress owner does not watch `beside`. The wait therefore ends after at most this time, so that the program
         /// can check `beside` itself.
         const TURN: Duration = Duration::from_micros(500);
-        let waiter = {
-            let mut guard = self.guard()?;
-            let engine = guard.engine();
-            // An unknown completion queue or channel is refused, because a wait for it could never end.
-            on.cq.map_or(Ok(0), |cq| engine.endpoint.poll_cq(cq, &mut []))?;
-            on.channel.map_or(Ok(()), |channel| engine.endpoint.check_channel(channel))?;
-            if engine.ready(&on) {
-                return Ok(Wake::Ready);
-            }
-            if engine.waiters.take_interrupt(&on) {
-                return Ok(Wake::Interrupted);
-            }
-            if guard.take_role() { None } else { Some(guard.engine().waiters.join(on)) }
-        };
-        let Some(waiter) = waiter else { return Ok(self.drive(on, mode, beside, deadline)) };
+        let mut state = self.enter()?;
+        // An unknown completion queue or channel is refused, because a wait for it could never end.
+        on.cq.map_or(Ok(0), |cq| state.engine.endpoint.poll_cq(cq, &mut []))?;
+        on.channel.map_or(Ok(()), |channel| state.engine.endpoint.check_channel(channel))?;
+        if state.engine.ready(&on) {
+            return Ok(Wake::Ready);
+        }
+        if state.engine.waiters.take_interrupt(&on) {
+            return Ok(Wake::Interrupted);
+        }
+        if self.take_role(&mut state) {
+            return Ok(self.drive(state, on, mode, beside, deadline));
+        }
+        let waiter = state.engine.waiters.join(on);
+        drop(state);
         let turn = beside.map(|_| Instant::now() + TURN);
         let deadline = deadline.into_iter().chain(turn).min();
         let mut notice = waiter.wait(mode, deadline);
         if notice == Notice::TimedOut {
             // Another thread may have left a notice for this waiter just before the time limit. Such a notice must not
             // be ignored, because the notice `Drive` makes this thread the progress owner.
-            notice = self.contend().engine.waiters.leave(&waiter).unwrap_or(notice);
+            notice = self.enter()?.engine.waiters.leave(&waiter).unwrap_or(notice);
         }
         Ok(match notice {
             Notice::Ready => Wake::Ready,
             Notice::Interrupted => Wake::Interrupted,
             Notice::TimedOut => Wake::TimedOut,
-            Notice::Drive => self.drive(on, mode, beside, deadline),
+            Notice::Drive => self.drive(self.lock(), on, mode, beside, deadline),
         })
     }
 
     /// Makes turns of the engine until an object of `on` is ready, another thread ends the wait by
     /// `interrupt`, `beside` is readable, or `deadline` has passed. The calling thread is the progress owner
-    /// when the function is called, and is not the progress owner any more when the function returns.
-    fn drive(
-        &self,
+    /// when the function is called, and is not the progress owner any more when the function returns. The first turn is
+    /// made with the lock `state` that the caller holds.
+    fn drive<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
         on: WaitOn,
         mode: WaitMode,
         beside: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> Wake {
         let mut spinner = Spinner::new(mode, Instant::now());
-        let mut yielded = None;
         loop {
-            let mut state = self.lock();
-            if let Some((begin, end)) = yielded.take() {
-                state.contention.yielded(begin, end);
-            }
             let turn = state.turn(&on);
             self.rounds.fetch_add(1, Ordering::Relaxed);
             let now = Instant::now();
@@ -221,6 +241,7 @@ impl EmbeddedDevice {
                     self.stop_driving(&mut self.lock(), Instant::now());
                     return Wake::Ready;
                 }
+                state = self.lock();
                 continue;
             }
             drop(state);
@@ -231,7 +252,11 @@ impl EmbeddedDevice {
                 // The duration of a yield shows whether other threads need this core. If other threads need it,
                 // adaptive waits sleep instead of spinning. A wait in the mode `Spin` never sleeps, so its yields are
                 // not recorded.
-                yielded = (mode == WaitMode::Adaptive).then(|| (begin, Instant::now()));
+                let end = (mode == WaitMode::Adaptive).then(Instant::now);
+                state = self.lock();
+                end.inspect(|end| state.contention.yielded(begin, *end));
+            } else {
+                state = self.lock();
             }
         }
     }
@@ -348,13 +373,12 @@ impl EmbeddedDevice {
                 // the progress owner can be stalled while it holds the lock.
                 Err(TryLockError::WouldBlock) => None,
             };
-            if let Some(state) = state {
-                // When `guard` is dropped, a sleeping progress owner is woken if one of the objects that it waits for
-                // is ready.
-                let mut guard = EngineGuard { device: self, state, after: After::Transmit };
-                if guard.state.turn(&WaitOn::default()).busy {
+            if let Some(mut state) = state {
+                if state.turn(&WaitOn::default()).busy {
                     last_busy = Instant::now();
                 }
+                // A sleeping progress owner is woken if one of the objects that it waits for is ready.
+                self.finish(&mut state, Then::Transmit);
             }
             self.sleep_as_thread(Some(TAKEOVER));
         }
@@ -418,65 +442,6 @@ impl State {
     }
 }
 
-impl EngineGuard<'_> {
-    /// Makes the caller the progress owner; returns false if another caller is the progress owner. If the progress
-    /// thread was the progress owner, it is woken and stops making turns.
-    fn take_role(&mut self) -> bool {
-        let taken = self.device.role.take();
-        if taken == Some(ProgressOwner::Thread) {
-            self.state.asleep = None;
-            self.device.thread_waker.wake();
-        }
-        taken.is_some()
-    }
-
-    pub(crate) fn engine(&mut self) -> &mut Engine {
-        &mut self.state.engine
-    }
-
-    /// Returns the engine for work that may cause packets to be sent. When this `EngineGuard` is dropped, it sends the
-    /// packets that are due, and notifies the threads that wait for objects that have become ready.
-    pub(crate) fn flush_after(&mut self) -> &mut Engine {
-        self.after = After::Transmit;
-        &mut self.state.engine
-    }
-
-    /// Sends the acknowledgements that the last turn left unsent, and returns the engine for work that may cause
-    /// packets to be sent. The acknowledgements are sent before the engine is returned, because the work on the
-    /// returned engine may end the connection to which the acknowledgements belong.
-    pub(crate) fn settled(&mut self) -> &mut Engine {
-        self.after = After::Transmit;
-        self.state.blocked |= self.state.engine.settle().blocked;
-        &mut self.state.engine
-    }
-
-    /// Returns the engine for work after which threads may have to be notified, but no packets have to be sent. When
-    /// this `EngineGuard` is dropped, it notifies the threads that wait for objects that have become ready.
-    pub(crate) fn notify_after(&mut self) -> &mut Engine {
-        self.after = After::Notify;
-        &mut self.state.engine
-    }
-}
-
-impl Drop for EngineGuard<'_> {
-    fn drop(&mut self) {
-        let turn = match self.after {
-            After::Nothing => return,
-            After::Notify => Turn::default(),
-            After::Transmit => self.state.engine.transmit(),
-        };
-        self.state.engine.notify();
-        self.state.blocked |= turn.blocked;
-        let Some((until, on)) = self.state.asleep else { return };
-        let timer = self.state.engine.deadline();
-        let earlier = timer.is_some_and(|timer| until.is_none_or(|until| timer + SLACK < until));
-        if earlier || turn.more || turn.blocked || self.state.engine.ready(&on) {
-            self.state.asleep = None;
-            self.device.waker(self.device.role.get().0).wake();
-        }
-    }
-}
-
 impl EmbeddedDevice {
     /// Returns the waker that ends the sleep of the progress owner. `role` says if the progress owner is the
     /// progress thread or a caller.
@@ -490,13 +455,12 @@ impl EmbeddedDevice {
     /// Arms the file descriptor for the objects `on`: it will become readable when a completion or a CM event of these
     /// objects can be polled. If one can already be polled, returns false and does not arm the file descriptor.
     pub(crate) fn arm(&self, on: WaitOn) -> Result<bool, Error> {
-        let mut guard = self.guard()?;
-        let engine = guard.engine();
-        if engine.ready(&on) {
+        let mut state = self.enter()?;
+        if state.engine.ready(&on) {
             return Ok(false);
         }
-        engine.notifiers.arm(&on)?;
-        drop(guard);
+        state.engine.notifiers.arm(&on)?;
+        drop(state);
         if self.role.get().0 == ProgressOwner::None {
             self.thread_waker.wake();
         }
@@ -506,10 +470,9 @@ impl EmbeddedDevice {
     /// Ends one wait for the objects `on`. If threads wait for these objects now, the wait of one of these threads
     /// ends. Otherwise the next wait of any thread for these objects ends.
     pub(crate) fn interrupt(&self, on: WaitOn) {
-        let Ok(mut guard) = self.guard() else { return };
-        let waiters = &mut guard.engine().waiters;
-        waiters.interrupt(on);
-        if guard.state.asleep.is_some_and(|(_, sleeper)| sleeper == on) {
+        let Ok(mut state) = self.enter() else { return };
+        state.engine.waiters.interrupt(on);
+        if state.asleep.is_some_and(|(_, sleeper)| sleeper == on) {
             self.waker(self.role.get().0).wake();
         }
     }

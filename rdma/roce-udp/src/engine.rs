@@ -165,10 +165,12 @@ impl Engine {
         self.endpoint.counters().rcvd_pkts != before
     }
 
-    /// Sends the acknowledgements that the last turn left unsent. A caller that may end a connection must call `settle`
+    /// Sends the acknowledgements that the last turn left unsent. A call that may end a connection must call `settle`
     /// first, because the next turn cannot send acknowledgements of a connection that has ended.
-    pub(crate) fn settle(&mut self) -> Turn {
-        if self.held { self.transmit() } else { Turn::default() }
+    pub(crate) fn settle(&mut self) {
+        if self.held {
+            self.transmit();
+        }
     }
 
     /// Sends the endpoint's packets until no packet is left or the socket's send buffer is full.

@@ -117,9 +117,7 @@ impl DeviceModel {
             self.wait_for_expiry();
             self.role.timer_expired();
             let none = self.role.get().0 == ProgressOwner::None;
-            if none
-                && self.role.change(ProgressOwner::None, ProgressOwner::Thread)
-                && self.drive_as_thread()
+            if none && self.role.change(ProgressOwner::None, ProgressOwner::Thread) && self.drive_as_thread()
             {
                 return;
             }

@@ -27,7 +27,8 @@ impl TakeoverTimer {
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let it_value = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         // The call fails only for an invalid time or a file descriptor that is no timer.
-        let set = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value });
+        let set =
+            timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value });
         debug_assert!(set.is_ok(), "{set:?}");
     }
 

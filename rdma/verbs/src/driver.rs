@@ -257,6 +257,14 @@ pub trait Driver: Send + Sync + 'static {
     /// # Errors
     /// Fails with [`Error::Io`] if reading CM events from the operating system fails.
     fn next_event(&self, channel: ChannelId) -> Result<Option<CmEvent>, Error>;
+    /// Does the same as [`poll_cq`](Self::poll_cq) and then [`next_event`](Self::next_event). Returns the number of
+    /// completions, and the CM event.
+    ///
+    /// # Errors
+    /// Fails with the errors of both methods.
+    fn poll(&self, cq: CqId, channel: ChannelId, out: &mut [Wc]) -> Result<(usize, Option<CmEvent>), Error> {
+        Ok((self.poll_cq(cq, out)?, self.next_event(channel)?))
+    }
     /// Accepts connection requests to TCP-space `port`; if `port` is 0, the provider chooses a free port. Returns the
     /// id of the listener and the port number.
     ///

@@ -58,6 +58,20 @@ impl Context {
         Ok(Cq(Arc::new(self.owned(self.0.create_cq(depth)?, |driver, id| driver.destroy_cq(id)))))
     }
 
+    /// Moves completions of `cq` to `out`, the oldest first, and takes the oldest CM event of `channel`. Returns the
+    /// number of completions, and the CM event.
+    ///
+    /// # Errors
+    /// Fails with the same errors as [`Cq::poll`] and [`Channel::next_event`].
+    pub fn poll(
+        &self,
+        cq: &Cq,
+        channel: &Channel,
+        out: &mut [Wc],
+    ) -> Result<(usize, Option<CmEvent>), Error> {
+        self.0.poll(cq.id(), channel.id(), out)
+    }
+
     /// Creates a channel for listeners and connections.
     ///
     /// # Errors

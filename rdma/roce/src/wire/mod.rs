@@ -76,8 +76,7 @@ impl<'a> Packet<'a> {
         let mut rest = body;
         let bth = Bth::decode(take(&mut rest).ok_or(short)?);
         let carrier = opcode::carrier(bth.opcode);
-        let info =
-            opcode::info(carrier.unwrap_or(bth.opcode)).ok_or(Malformed::UnknownOpcode(bth.opcode))?;
+        let info = opcode::info(carrier.unwrap_or(bth.opcode)).ok_or(Malformed::UnknownOpcode(bth.opcode))?;
         let mut packet = Self { bth, icrc: *icrc, ..Self::default() };
         packet.extended(&info, &mut rest).ok_or(short)?;
         if carrier.is_some() {
