@@ -113,7 +113,7 @@ fn one_datagram() {
 
 #[test]
 fn super_packet_is_split_again() {
-    // The lengths of a FIRST packet with a RETH, four MIDDLE packets, two short packets, and one more MIDDLE packet. A
+    // The lengths of a long datagram, four of one length, two short ones, and one more of the former length. A
     // datagram that is shorter than the first datagram of its super-packet ends the super-packet.
     let lens = [4128, 4112, 4112, 4112, 4112, 40, 40, 4112];
     let gso = PortConfig::default();

@@ -227,11 +227,11 @@ impl SendBatch {
     /// not grouped into super-packets either.
     ///
     /// The IPv4 identification of every unsent segment becomes 0, because each segment is sent as a single datagram.
-    /// The ICRC covers the identification. The function therefore calls `renumber`, which must correct the ICRC, for
-    /// each segment whose identification was not 0. The arguments of `renumber` are the segment's length in bytes, its
-    /// former identification, and its trailer, which contains the ICRC. `renumber` does not need the datagram's bytes.
-    /// A CRC is linear, so the difference between the old and the new ICRC depends only on the datagram's length and on
-    /// the two identifications.
+    /// The checksum of a protocol may cover the identification. The function therefore calls `renumber`, which can
+    /// correct the checksum, for each segment whose identification was not 0. The arguments of `renumber` are the
+    /// segment's length in bytes, its former identification, and its trailer. `renumber` does not get the datagram's
+    /// bytes. A CRC in the trailer can be corrected without them: a CRC is linear, so the difference between the old and
+    /// the new CRC depends only on the datagram's length and on the two identifications.
     pub fn ungroup(&mut self, mut renumber: impl FnMut(usize, u16, &mut [u8])) {
         self.gso = false;
         let groups = mem::replace(&mut self.messages, Vec::with_capacity(self.segments.capacity()));
