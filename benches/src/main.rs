@@ -9,8 +9,6 @@
 
 mod child;
 mod cpu;
-mod ejfat;
-mod engine;
 mod idle;
 mod layouts;
 mod measures;

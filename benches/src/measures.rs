@@ -289,7 +289,7 @@ fn loss() -> Measure {
 
 fn engine() -> Measure {
     let mut b = Builder::default();
-    let packet = crate::engine::Codec::new().bytes();
+    let packet = naa_hot_paths::engine::Codec::new().bytes();
     let engine = |b: &mut Builder, what| b.contender(None, Near::Engine(what));
     let write = engine(&mut b, What::Write);
     let copy_message = engine(&mut b, What::Copy(MESSAGE));

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use naa_hot_paths::{
+    ejfat::{Forwarding, Reassembly},
+    engine::{Codec, Copying, Icrc, Pair},
+};
 use serde::{Deserialize, Serialize};
 
 use super::fill::{START, fill};
-use crate::{
-    ejfat::{Forwarding, Reassembly},
-    engine::{Codec, Copying, Icrc, Pair},
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum What {

@@ -7,15 +7,13 @@ use std::{
 };
 
 use ejfat::wire::{LbHeader, ReHeader};
+use naa_hot_paths::ejfat::Numbers;
 
 use super::{
     FLOODED_MEMORY,
     control::{Ask, Control},
 };
-use crate::{
-    ejfat::Numbers,
-    side::{Effort, Measure, Work},
-};
+use crate::side::{Effort, Measure, Work};
 
 /// Per cent of a core that the far end takes while nothing is sent.
 #[derive(Debug)]

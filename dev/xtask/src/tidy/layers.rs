@@ -80,12 +80,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "naa-server",
         ],
     ),
+    ("naa-hot-paths", &["naa-verbs", "roce", "ejfat"]),
     (
         "naa-benches",
         &[
             "naa-store",
             "sim",
             "naa-udp",
+            "naa-hot-paths",
             "naa-verbs",
             "roce",
             "mrsp",
@@ -149,7 +151,7 @@ const TESTS_MAY_USE: &[&str] = &["simnet"];
 
 /// What the tests of a crate may use besides. Only the programs above see both the control plane, which makes batches of changes,
 /// and the store, which takes them, so a test says that they agree on the largest. The tests of the load balancer run on its RTL, too.
-/// The example of `naa-batch` calls a server.
+/// The example of `naa-batch` calls a server. Benches of the control plane run it at a simulated site.
 const TESTS_OF_MAY_USE: &[(&str, &str)] = &[
     ("ejfat-control", "naa-store"),
     ("ejfat-cp", "ejfat-udp"),
@@ -157,6 +159,8 @@ const TESTS_OF_MAY_USE: &[(&str, &str)] = &[
     ("ejfat-lb", "naa-fpga"),
     ("naa-batch", "naa-provider"),
     ("naa-batch", "naa-server"),
+    ("naa-hot-paths", "mrsp"),
+    ("naa-hot-paths", "sim"),
 ];
 
 pub(crate) fn check(package: &Package, workspace: &[Package]) -> Vec<Finding> {

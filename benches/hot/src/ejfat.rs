@@ -1,4 +1,4 @@
-//! EJFAT's pure parts by themselves: the reassembler, and the load balancer's tables.
+//! EJFAT by itself: the segmenter, the reassembler, and the load balancer's tables.
 
 use std::{
     hint::black_box,
@@ -8,24 +8,58 @@ use std::{
 use ejfat::{
     Time,
     lb::{self, DataPlane, Epoch, Forward, LbId, Member, Rule, Rules, Tables},
-    reassembly::{Config, Reassembler},
-    segment::{EventFields, IpVersion, LbVersion, SegmentSize, Segments},
+    reassembly::{Config, CopyCommand, Reassembler},
+    segment::{EventFields, IpVersion, LbVersion, SegmentError, SegmentSize, Segments},
     wire::{LbHeader, ReHeader},
 };
 
 /// Numbers that look random.
 #[derive(Debug)]
-pub(crate) struct Numbers(pub(crate) u64);
+pub struct Numbers(pub u64);
 
 impl Numbers {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    /// A number below `end`, which is not 0.
+    pub fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % end
     }
 }
 
+/// The segments of an event of so many bytes.
+fn segments(bytes: usize, mtu: u16) -> Result<Segments, SegmentError> {
+    let size = SegmentSize::of_mtu(mtu, IpVersion::V4)?;
+    let name = EventFields { tick: 0, event: 0, data_id: 0, entropy: 0 };
+    Segments::new(LbVersion::V2, size, name, bytes as u64)
+}
+
+/// Cuts an event again and again.
+#[derive(Debug)]
+pub struct Segmenting {
+    all: Segments,
+}
+
+impl Segmenting {
+    /// `None` if there are no such segments.
+    pub fn new(bytes: usize, mtu: u16) -> Option<Self> {
+        segments(bytes, mtu).ok().map(|all| Self { all })
+    }
+
+    /// The number of segments.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Makes the headers of all segments.
+    pub fn run(&self) {
+        for segment in black_box(&self.all).clone() {
+            black_box(&segment);
+        }
+    }
+}
+
 /// Puts the same event together again and again, under another number each time.
-pub(crate) struct Reassembly {
+#[derive(Debug)]
+pub struct Reassembly {
     reassembler: Reassembler,
     datagrams: Vec<Vec<u8>>,
     memory: Vec<u8>,
@@ -34,17 +68,14 @@ pub(crate) struct Reassembly {
 
 impl Reassembly {
     /// `None` if there are no such segments.
-    pub(crate) fn new(bytes: usize, mtu: u16, shuffled: bool) -> Option<Self> {
-        let size = SegmentSize::of_mtu(mtu, IpVersion::V4).ok()?;
-        let name = EventFields { tick: 0, event: 0, data_id: 0, entropy: 0 };
-        let segments = Segments::new(LbVersion::V2, size, name, bytes as u64).ok()?;
+    pub fn new(bytes: usize, mtu: u16, shuffled: bool) -> Option<Self> {
         // As a worker gets them: without the load balancer's header.
         let datagram = |segment: ejfat::segment::Segment| {
             let mut datagram = segment.headers[LbHeader::LEN..].to_vec();
             datagram.resize(ReHeader::LEN + segment.payload.len(), 0x5a);
             datagram
         };
-        let mut datagrams: Vec<_> = segments.map(datagram).collect();
+        let mut datagrams: Vec<_> = segments(bytes, mtu).ok()?.map(datagram).collect();
         if shuffled {
             let numbers = &mut Numbers(1);
             (1..datagrams.len()).for_each(|at| datagrams.swap(at, numbers.below(at + 1)));
@@ -53,16 +84,35 @@ impl Reassembly {
         Some(Self { reassembler, datagrams, memory: vec![0; bytes], event: 0 })
     }
 
+    /// The number of segments of the event.
+    pub fn segments(&self) -> usize {
+        self.datagrams.len()
+    }
+
     /// `None` if the event is not complete with its last segment.
-    pub(crate) fn run(&mut self) -> Option<()> {
+    pub fn run(&mut self) -> Option<()> {
+        self.each(|memory, datagram, place| {
+            let at = place.offset as usize;
+            memory[at..at + place.payload.len()].copy_from_slice(&datagram[place.payload]);
+        })
+    }
+
+    /// The same without copies of payload. `None` if the event is not complete with its last segment.
+    pub fn account(&mut self) -> Option<()> {
+        self.each(|_, _, place| {
+            black_box(place);
+        })
+    }
+
+    #[inline(always)]
+    fn each(&mut self, mut carry_out: impl FnMut(&mut [u8], &[u8], CopyCommand)) -> Option<()> {
         self.event += 1;
         let mut complete = None;
         for datagram in &mut self.datagrams {
             datagram[12..ReHeader::LEN].copy_from_slice(&self.event.to_be_bytes());
             let place = self.reassembler.handle(Time(self.event), None, black_box(datagram)).ok()?;
-            let at = place.offset as usize;
-            self.memory[at..at + place.payload.len()].copy_from_slice(&datagram[place.payload]);
             complete = place.complete.then_some(place.id);
+            carry_out(&mut self.memory, datagram, place);
         }
         black_box(&self.memory);
         self.reassembler.release(complete?).then_some(())
@@ -123,8 +173,10 @@ fn packet(bytes: usize, numbers: &mut Numbers) -> Vec<u8> {
 }
 
 /// Packets that are copied to a buffer and looked up there.
-pub(crate) struct Forwarding {
+#[derive(Debug)]
+pub struct Forwarding {
     balancer: DataPlane,
+    tables: Tables,
     packets: Vec<Vec<u8>>,
     to: Vec<u8>,
     next: usize,
@@ -133,11 +185,12 @@ pub(crate) struct Forwarding {
 
 impl Forwarding {
     /// `None` if the tables do not hold the rules.
-    pub(crate) fn new(bytes: usize) -> Option<Self> {
-        let balancer = DataPlane::new(&Tables::new(&rules()?), 1);
+    pub fn new(bytes: usize) -> Option<Self> {
+        let tables = Tables::new(&rules()?);
+        let balancer = DataPlane::new(&tables, 1);
         let numbers = &mut Numbers(3);
         let packets = (0..PACKETS).map(|_| packet(bytes, numbers)).collect();
-        Some(Self { balancer, packets, to: vec![0; bytes], next: 0, members: [0; SLOTS] })
+        Some(Self { balancer, tables, packets, to: vec![0; bytes], next: 0, members: [0; SLOTS] })
     }
 
     fn copy(&mut self) {
@@ -145,15 +198,31 @@ impl Forwarding {
         self.to.copy_from_slice(&self.packets[self.next]);
     }
 
+    /// Looks a packet up where it is, and counts it. Returns `None` if the packet is dropped.
+    pub fn route(&mut self) -> Option<()> {
+        self.next = (self.next + 1) % PACKETS;
+        let packet = black_box(&self.packets[self.next]);
+        let address = |at: usize| Some(Ipv4Addr::from(*packet[at..].first_chunk::<4>()?).into());
+        black_box(self.balancer.route(address(16)?, address(12)?, &packet[28..]).ok()?);
+        Some(())
+    }
+
+    /// Looks a copy of a packet up, and rewrites it, without counters. Returns `None` if the packet is dropped.
+    pub fn rewrite(&mut self) -> Option<()> {
+        self.copy();
+        black_box(lb::rewrite(&self.tables, black_box(&mut self.to)).ok()?);
+        Some(())
+    }
+
     /// Chooses a member by the tables of the load balancer. Returns `None` if the packet is dropped.
-    pub(crate) fn forward(&mut self) -> Option<()> {
+    pub fn forward(&mut self) -> Option<()> {
         self.copy();
         let forwarded = self.balancer.forward(black_box(&mut self.to)).ok()?;
         matches!(black_box(forwarded).route.to.ip(), IpAddr::V4(_)).then_some(())
     }
 
     /// Chooses a member by an array.
-    pub(crate) fn pick(&mut self) {
+    pub fn pick(&mut self) {
         self.copy();
         let tick = usize::from(black_box(&self.to)[43]);
         black_box(self.members[tick % SLOTS]);
@@ -169,6 +238,7 @@ mod tests {
         for (mtu, shuffled) in [(1500, false), (1500, true), (9000, true)] {
             let mut reassembly = Reassembly::new(1 << 20, mtu, shuffled).unwrap();
             for _ in 0..3 {
+                reassembly.account().unwrap();
                 reassembly.run().unwrap();
             }
             assert!(reassembly.memory.iter().all(|&byte| byte == 0x5a));
@@ -176,10 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn segments_are_counted() {
+        let segmenting = Segmenting::new(1 << 20, 1500).unwrap();
+        segmenting.run();
+        assert_eq!(segmenting.count(), (1_usize << 20).div_ceil(1436));
+        assert_eq!(Reassembly::new(1 << 20, 1500, true).unwrap().segments(), segmenting.count());
+    }
+
+    #[test]
     fn packets_are_forwarded() {
         let mut forwarding = Forwarding::new(1500).unwrap();
         for _ in 0..PACKETS {
             forwarding.forward().unwrap();
+            forwarding.rewrite().unwrap();
+            forwarding.route().unwrap();
             forwarding.pick();
         }
     }
