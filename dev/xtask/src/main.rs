@@ -1,5 +1,6 @@
 //! Build, check and test commands of the project: `cargo xtask --help`.
 
+mod bench_diff;
 mod bindings;
 mod capi;
 mod check_icrc;
@@ -51,6 +52,7 @@ Examples:
   cargo xtask rxe-vm -p x.pcap -- 'rping -s -a 10.9.0.1 & ip netns exec peer ./my-client 10.9.0.1'
   cargo xtask interop --only 'verbs -> embedded, IPv6'
   cargo xtask capi --only naa_wait       a part of the C libraries' suite, under sanitizers
+  cargo xtask bench-diff HEAD            what the changes that are not committed do to the speed of hot paths
   cargo xtask check-icrc x.pcap
   cargo xtask install --prefix ~/.local  program, libraries, headers; `cargo xtask install --help` tells more";
 
@@ -106,6 +108,8 @@ enum Command {
     Capi(capi::Args),
     /// Measure verbs on kernel soft-RoCE beside the kernel's own tools, and the embedded provider beside both
     RxeBench(rxe_bench::Args),
+    /// Compare the speed of the pure crates' hot paths at another revision and here, in turns
+    BenchDiff(bench_diff::Args),
     /// Check every RoCEv2 packet in captures: invariant CRC, headers, order on its connection
     CheckIcrc(check_icrc::Args),
     /// Install the program, the C libraries and headers, what pkg-config and CMake find, manual pages, completions, a unit
@@ -139,6 +143,7 @@ fn main() -> ExitCode {
         Command::Interop(options) => interop::run(options),
         Command::Capi(options) => capi::run(options),
         Command::RxeBench(options) => rxe_bench::run(options),
+        Command::BenchDiff(options) => bench_diff::run(options),
         Command::CheckIcrc(options) => check_icrc::run(options),
         Command::Install(options) => install::run(options),
         Command::Uninstall(options) => install::uninstall(options),
