@@ -34,15 +34,15 @@ fn engine(b: &mut Builder, what: What) -> usize {
     b.contender(None, Near::Engine(what))
 }
 
-/// Half as fast as a copy is twice its time; 0.7 of its speed are 1.43 times.
+/// The aim is 0.7 of the speed of a copy, which is 1.43 times its time.
 fn reassembling() -> Measure {
     let mut b = Builder::default();
     let copy = engine(&mut b, What::Copy(EVENT));
-    for mtu in [9000, 1500] {
+    for (mtu, target) in [(9000, 2.0), (1500, 1.8)] {
         for (shuffled, order) in [(false, "in order"), (true, "shuffled")] {
             let ours = engine(&mut b, What::Reassemble { bytes: EVENT, mtu, shuffled });
             let name = format!("reassembler, 1 MiB event, MTU {mtu}, {order}, vs memcpy");
-            b.row(name, ours, copy, AtMost(2.0), AtMost(1.43));
+            b.row(name, ours, copy, AtMost(target), AtMost(1.43));
         }
     }
     let small = engine(&mut b, What::Reassemble { bytes: SMALL, mtu: 9000, shuffled: false });
@@ -57,8 +57,11 @@ fn forwarding() -> Measure {
         let ours = engine(&mut b, What::Forward(bytes));
         let array = engine(&mut b, What::Pick(bytes));
         let name = format!("LB tables 8 x 4 x 512 and rewrite, {bytes} B packet, vs array lookup and copy");
-        let target = if bytes == 1500 { AtMost(3.33) } else { Report };
-        b.row(name, ours, array, target, None);
+        if bytes == 1500 {
+            b.row(name, ours, array, AtMost(3.0), AtMost(2.5));
+        } else {
+            b.row(name, ours, array, Report, None);
+        }
     }
     b.measure("ns", None)
 }
