@@ -9,6 +9,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+/// The folder with a file for each bench program.
+const FOLDER: &str = "benches/hot/benches";
 /// The seconds for which a bench runs before it is measured, and for which it is measured.
 const WARM_UP: &str = "0.05";
 const MEASURE: &str = "0.2";
@@ -34,15 +36,10 @@ impl Programs {
         let mut cargo = repo::cargo();
         cargo.current_dir(tree).env("CARGO_TARGET_DIR", target);
         // The packages of the whole workspace decide the features, so that what other commands have built is used.
-        cargo.args([
-            "bench",
-            "--workspace",
-            "--bench",
-            "*",
-            "--no-run",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
+        cargo.args(["bench", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+        for file in repo::names(&tree.join(FOLDER))? {
+            cargo.args(file.strip_suffix(".rs").map(|name| format!("--bench={name}")));
+        }
         let output = cargo.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
         ensure!(output.status.success(), "the benches of {} do not build", tree.display());
         Ok(Self(executables(&String::from_utf8_lossy(&output.stdout))))
