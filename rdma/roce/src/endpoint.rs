@@ -28,7 +28,7 @@ use crate::{
     refusal::{Observer, Refusal, RefusalCause},
     time::Time,
     timer::Deadlines,
-    transmit::{Run, Transmit},
+    transmit::Transmit,
     wire::{Bth, Malformed, Packet},
 };
 
@@ -204,17 +204,15 @@ impl Endpoint {
         false
     }
 
-    /// Ends the run in `out` if its further packets must not be sent: a region was deregistered, or the queue pair
-    /// failed, was destroyed, or sends packets again. Packets that are not sent count as lost.
+    /// Ends the run in `out` if its further packets must not be sent: a region was deregistered, a READ may not read its
+    /// region any more, or the queue pair failed, was destroyed, or sends packets again. A queue pair that failed still
+    /// sends the READ responses that wait. Packets that are not sent count as lost.
     pub fn check_run(&self, out: &mut Transmit) {
-        let Run { more, qpn, epoch, deregistered } = out.run;
-        if more == 0 {
+        if out.run.more == 0 {
             return;
         }
-        let qp = self.qps.get(&qpn);
-        let goes_on =
-            qp.and_then(QpEntry::run_epoch) == Some(epoch) && deregistered == self.shared.deregistered;
-        if !goes_on {
+        let qp = self.qps.get(&out.run.qpn);
+        if !qp.is_some_and(|qp| qp.run_goes_on(&out.run, &self.shared)) {
             out.end_run();
         }
     }

@@ -28,15 +28,17 @@ pub struct Transmit {
     pub(crate) run: Run,
 }
 
-/// The packets that follow a packet in its run. A run is a row of MIDDLE packets of one message, which differ only in
-/// the PSN and in the offset of the payload.
+/// The packets that follow a packet in its run. A run is a row of MIDDLE packets of one message, or of the responses of
+/// one READ, which differ only in the PSN and in the offset of the payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     /// The number of packets that follow.
     pub(crate) more: u32,
     /// The queue pair that sends the packets.
     pub(crate) qpn: u32,
-    /// The value of `Requester::run_epoch` when the run was granted.
+    /// True if the packets are READ responses.
+    pub(crate) responses: bool,
+    /// The value of `Requester::run_epoch`, or of `PendingResponses::run_epoch`, when the run was granted.
     pub(crate) epoch: u32,
     /// The value of `DeviceTables::deregistered` when the run was granted.
     pub(crate) deregistered: u32,

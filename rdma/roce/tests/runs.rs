@@ -2,9 +2,12 @@
 
 mod pair;
 
-use pair::{A, B, HALF, MTU, PSN_A, Pair, ok};
-use roce::wire::{Bth, NakCode, Syndrome};
-use verbs::{Payload, SendFlags, SendOp, SendWr};
+use pair::{A, B, HALF, MTU, PSN_A, Pair, Side, ok};
+use roce::{
+    RefusalCause, opcode,
+    wire::{Bth, NakCode, Syndrome},
+};
+use verbs::{Access, Payload, SendFlags, SendOp, SendWr};
 
 /// A pair of which A may send `packets` packets without an acknowledgement.
 fn with_window(packets: u32) -> Pair {
@@ -14,10 +17,11 @@ fn with_window(packets: u32) -> Pair {
     })
 }
 
-/// Lets A build all packets that it may send now. Returns, for each run, its first PSN, its length, and the offset of the
-/// first payload byte. A packet without followers is a run of one packet.
-fn runs(pair: &mut Pair) -> Vec<(u32, u32, u64)> {
-    let (end, now) = (&mut pair.a, pair.now);
+/// Lets `side` build all packets that it may send now. Returns, for each run, its first PSN, its length, and the offset of
+/// the first payload byte. A packet without followers is a run of one packet.
+fn runs(pair: &mut Pair, side: Side) -> Vec<(u32, u32, u64)> {
+    let now = pair.now;
+    let end = pair.end(side);
     let mut runs = Vec::new();
     while end.endpoint.poll_transmit(now, &mut end.transmit) {
         let bth = Bth::decode(end.transmit.header.as_slice().first_chunk().unwrap());
@@ -36,7 +40,7 @@ fn runs(pair: &mut Pair) -> Vec<(u32, u32, u64)> {
 
 /// The lengths of the runs.
 fn lengths(pair: &mut Pair) -> Vec<u32> {
-    runs(pair).iter().map(|(_, len, _)| *len).collect()
+    runs(pair, A).iter().map(|(_, len, _)| *len).collect()
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn runs_end_at_requests_for_acknowledgements_and_before_the_last_packet() {
     // packets before the next queue pair's turn.
     let at = |packet: u32| u64::from(packet * MTU);
     let expected = [(0, 1), (1, 30), (31, 1), (32, 31), (63, 1), (64, 31), (95, 1), (96, 3), (99, 1)];
-    assert_eq!(runs(&mut pair), expected.map(|(first, len)| (first, len, at(first))));
+    assert_eq!(runs(&mut pair, A), expected.map(|(first, len)| (first, len, at(first))));
 }
 
 #[test]
@@ -174,4 +178,98 @@ fn one_packet_of_a_run_overtakes_a_late_acknowledgement() {
         assert!(pair.transmit_one(B));
     }
     assert_eq!(pair.kinds(B)[3..], ["WRITE_MIDDLE", "ACK", "WRITE_MIDDLE"]);
+}
+
+/// A pair of which B has received a READ request for `packets` packets.
+fn asked(packets: u32) -> Pair {
+    let mut pair = with_window(1000);
+    pair.read(1, packets * MTU);
+    assert!(pair.transmit_one(A));
+    pair.step_without_sending();
+    pair
+}
+
+#[test]
+fn the_middle_responses_of_a_read_are_runs() {
+    let mut pair = asked(100);
+    // A queue pair sends at most 64 packets before the next queue pair's turn.
+    let expected = [(0, 1), (1, 63), (64, 35), (99, 1)];
+    let at = |packet: u32| u64::from(packet * MTU);
+    assert_eq!(runs(&mut pair, B), expected.map(|(first, len)| (first, len, at(first))));
+    assert_eq!(pair.b.endpoint.counters().sent_pkts, 100);
+    let sizes = [1, 2, 3, 4].map(|packets| runs(&mut asked(packets), B).len());
+    assert_eq!(sizes, [1, 2, 3, 3]);
+}
+
+/// A pair of which B has granted a run of READ responses, of which it has built the first packet.
+fn in_a_response_run() -> Pair {
+    let mut pair = asked(50);
+    for _ in 0..2 {
+        assert!(pair.transmit_one(B));
+    }
+    assert!(pair.b.transmit.clone().next_of_run());
+    pair
+}
+
+#[test]
+fn responses_of_a_run_that_the_caller_forgets_are_asked_for_again() {
+    let mut pair = in_a_response_run();
+    pair.b.transmit.end_run();
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.a.got(50 * MTU), pair.b.own(50 * MTU));
+}
+
+#[test]
+fn a_run_of_responses_ends_when_the_read_is_repeated() {
+    let mut pair = in_a_response_run();
+    assert_eq!(pair.deliver(B, &pair.read_request(PSN_A + 1, MTU, 49 * MTU)), None);
+    assert!(pair.transmit_one(B));
+    let last = pair.sent.last().unwrap();
+    assert_eq!((last.kind, last.psn()), ("READ_RESPONSE_FIRST", PSN_A + 1));
+    assert_eq!(pair.finish(), ok([1]));
+    assert_eq!(pair.a.got(50 * MTU), pair.b.own(50 * MTU));
+}
+
+#[test]
+fn a_run_of_responses_ends_with_its_queue_pair_its_region_and_its_right_to_read() {
+    let ends: [(fn(&mut Pair), &[&str]); 3] = [
+        (|pair| pair.b.endpoint.destroy_qp(pair.b.qp).unwrap(), &[]),
+        (|pair| _ = pair.b.endpoint.dereg_mr(pair.b.keys.lkey).unwrap(), &["NAK_ACCESS"]),
+        (
+            |pair| pair.b.endpoint.set_mr_access(pair.b.keys.lkey, Access::REMOTE_WRITE).unwrap(),
+            &["NAK_ACCESS"],
+        ),
+    ];
+    for (end, expected) in ends {
+        let mut pair = in_a_response_run();
+        end(&mut pair);
+        pair.transmit();
+        assert_eq!(pair.kinds(B)[2..], *expected);
+    }
+}
+
+#[test]
+fn a_run_of_responses_goes_on_when_something_else_changes() {
+    let others: [fn(&mut Pair); 3] = [
+        |pair| {
+            let keys = pair.b.register(0x1000, 64, Access::ALL);
+            pair.b.endpoint.dereg_mr(keys.lkey).unwrap();
+        },
+        |pair| pair.b.endpoint.set_mr_access(pair.b.keys.lkey, Access::ALL).unwrap(),
+        // A queue pair that failed still sends the responses that wait.
+        |pair| {
+            let cause = pair.deliver(B, &pair.forge(B, opcode::SEND_MIDDLE, PSN_A + 50));
+            assert_eq!(cause, Some(RefusalCause::OpcodeSequence));
+        },
+    ];
+    for (n, other) in others.into_iter().enumerate() {
+        let mut pair = in_a_response_run();
+        other(&mut pair);
+        pair.transmit();
+        assert_eq!(pair.count("READ_RESPONSE_MIDDLE"), 48);
+        assert_eq!(pair.count("NAK_INVALID"), usize::from(n == 2));
+        pair.drive();
+        assert_eq!(pair.a.completed(), ok([1]));
+        assert_eq!(pair.a.got(50 * MTU), pair.b.own(50 * MTU));
+    }
 }

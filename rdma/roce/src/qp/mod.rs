@@ -35,7 +35,7 @@ use crate::{
     psn::Psn,
     refusal::RefusalCause,
     time::Time,
-    transmit::Transmit,
+    transmit::{Run, Transmit},
     wire::{Bth, CarriedAck, Packet},
 };
 use requester::{Requester, Retry};
@@ -211,11 +211,16 @@ impl QpEntry {
         self.connection().map(|connection| &connection.peer)
     }
 
-    /// Returns `Requester::run_epoch` of a connected queue pair.
-    pub(crate) fn run_epoch(&self) -> Option<u32> {
+    /// Returns true if the further packets of `run`, which this queue pair granted, may still be sent.
+    pub(crate) fn run_goes_on(&self, run: &Run, shared: &DeviceTables) -> bool {
         match &self.phase {
-            Phase::Connected(connection) => Some(connection.requester.run_epoch),
-            _ => None,
+            Phase::Connected(connection) | Phase::Failed(connection) if run.responses => {
+                connection.responder.responses.run_goes_on(run.epoch, shared)
+            }
+            Phase::Connected(connection) => {
+                connection.requester.run_epoch == run.epoch && run.deregistered == shared.deregistered
+            }
+            _ => false,
         }
     }
 
@@ -448,8 +453,11 @@ impl QpEntry {
         connection.overtaken = overtakes;
         let most = if overtakes { 1 } else { most };
         if !overtakes {
-            match connection.responder.responses.next_packet(&peer, shared, out) {
-                Ok(true) => return true,
+            match connection.responder.responses.next_packet(&peer, shared, out, most) {
+                Ok(true) => {
+                    out.run.qpn = self.num.0;
+                    return true;
+                }
                 Ok(false) if !open => return false,
                 Ok(false) => {}
                 Err(()) => {

@@ -10,7 +10,7 @@ use crate::{
     mr_table::{MrRef, Want},
     opcode,
     psn::Psn,
-    transmit::Transmit,
+    transmit::{Run, Transmit},
     wire::{Aeth, Bth, CarriedAck, NakCode, Syndrome, pad_of},
 };
 
@@ -71,6 +71,9 @@ impl PendingResponse {
 pub(super) struct PendingResponses {
     queue: VecDeque<PendingResponse>,
     reads: usize,
+    /// The number of repeated READs, modulo 2^32. A run that was granted before a READ was repeated must end, because
+    /// the READ responses of the run may be those that are sent again.
+    run_epoch: u32,
 }
 
 impl PendingResponses {
@@ -164,17 +167,29 @@ impl PendingResponses {
             PendingResponse::Ack { .. } | PendingResponse::SequenceNak { .. } => true,
         });
         self.reads = self.queue.iter().filter(|r| r.takes_resource()).count();
+        self.run_epoch = self.run_epoch.wrapping_add(1);
         self.push(response);
     }
 
-    /// Builds the next packet of the oldest response. Returns `Ok(false)` if no response waits. Returns `Err` if the
-    /// region of a READ was deregistered, or its access rights revoked, before all responses were sent.
+    /// Returns true if the READ whose responses are a run that was granted at `epoch` is still the oldest response, and
+    /// may still read its region.
+    pub(super) fn run_goes_on(&self, epoch: u32, shared: &DeviceTables) -> bool {
+        let Some(PendingResponse::Read { source: Some((mr, _)), .. }) = self.queue.front() else { return false };
+        epoch == self.run_epoch && shared.mrs.still(*mr, Want::RemoteRead).is_some()
+    }
+
+    /// Builds the next packet of the oldest response, and grants a run of at most `most` packets that begins with it.
+    /// Only MIDDLE packets of READ responses have runs, and the LAST packet, which is built later, checks again whether
+    /// the READ may read its region. Returns `Ok(false)` if no response waits. Returns `Err` if the region of a READ was
+    /// deregistered, or its access rights revoked, before all responses were sent.
     pub(super) fn next_packet(
         &mut self,
         peer: &Peer,
         shared: &mut DeviceTables,
         out: &mut Transmit,
+        most: u32,
     ) -> Result<bool, ()> {
+        let epoch = self.run_epoch;
         let Some(front) = self.queue.front_mut() else { return Ok(false) };
         out.begin(peer.addr);
         let finished = match front {
@@ -213,14 +228,19 @@ impl PendingResponses {
                     out.pieces.push(piece);
                     out.copy_first = true;
                 }
-                *packet += 1;
+                if !first && !last {
+                    let more = (most - 1).min(*packets - *packet - 2);
+                    // The caller sets `qpn`.
+                    out.run = Run { more, responses: true, epoch, ..Run::default() };
+                }
+                *packet += 1 + out.run.more;
                 last
             }
         };
         if finished {
             self.finish_oldest();
         }
-        shared.counters.sent_pkts += 1;
+        shared.counters.sent_pkts += 1 + u64::from(out.run.more);
         Ok(true)
     }
 }
