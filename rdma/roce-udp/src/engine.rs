@@ -8,7 +8,7 @@ use std::{
 
 use naa_udp::{Port, RecvBatch, Rest, SendBatch};
 use roce::{
-    DatagramMeta, Endpoint, Time, Transmit,
+    Endpoint, Time, Transmit,
     icrc::{self, FlowCache},
 };
 use verbs::{Error, Memory, WaitOn};
@@ -154,13 +154,10 @@ impl Engine {
         let to = self.port.local_addr();
         let mut tracer = Tracer { trace: self.trace.as_ref(), now };
         for message in self.receive.messages() {
-            for (index, datagram) in message.segments() {
-                if self.loss.as_mut().is_some_and(Dropper::drops) {
-                    continue;
-                }
-                let meta = DatagramMeta { from: message.from, to, index };
-                self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut tracer);
-            }
+            let loss = &mut self.loss;
+            let datagrams = message.segments().filter(|_| !loss.as_mut().is_some_and(Dropper::drops));
+            let addresses = [message.from, to];
+            self.endpoint.handle_super_packet(now, addresses, datagrams, &mut self.regions, &mut tracer);
         }
         self.endpoint.counters().rcvd_pkts != before
     }

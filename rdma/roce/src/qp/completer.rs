@@ -279,6 +279,16 @@ impl Requester {
         Progress::default()
     }
 
+    /// Returns the run of READ responses that can arrive next; `None` if the oldest work request is no READ that was sent,
+    /// or if the region of a buffer does not permit the access any more.
+    pub(super) fn read_run(&mut self, mtu: u32, shared: &DeviceTables) -> Option<ReadRun<'_>> {
+        let wqe = self.wqes.front().filter(|wqe| wqe.is_read())?;
+        let WqePayload::Sges(sges) = &wqe.payload else { return None };
+        let permitted = sges.iter().all(|sge| shared.mrs.still(sge.mr, Want::LocalWrite).is_some());
+        let last = wqe.first?.plus(wqe.packets - 1);
+        permitted.then_some(ReadRun { requester: self, mtu, last })
+    }
+
     /// Handles the expiry of the retransmission timer, or the end of the pause after an RNR NAK.
     pub(crate) fn handle_timeout(&mut self, now: Time, shared: &mut DeviceTables) -> Progress {
         self.timers.expired(Timer::RnrPause, now);
@@ -326,6 +336,41 @@ impl Requester {
         // short.
         self.cursor = last;
         self.demand_ack();
+    }
+}
+
+/// The MIDDLE packets that can follow among the responses of the READ that is the oldest work request.
+pub(super) struct ReadRun<'a> {
+    requester: &'a mut Requester,
+    mtu: u32,
+    /// The PSN of the READ's last response packet, which belongs to no run.
+    last: Psn,
+}
+
+impl ReadRun<'_> {
+    /// Returns the PSN of the next packet; `None` if the next packet is the last one, or was not asked for.
+    pub(super) fn next(&self) -> Option<Psn> {
+        let psn = self.requester.una;
+        (self.last.since(psn) > 0 && self.requester.outstanding(psn)).then_some(psn)
+    }
+
+    /// Executes the next packet as [`Requester::handle_read_response`] does.
+    pub(super) fn execute(
+        &mut self,
+        now: Time,
+        payload: &[u8],
+        shared: &DeviceTables,
+        memory: &mut dyn RegionWriter,
+    ) {
+        let requester = &mut *self.requester;
+        let (before, full) = (requester.una, requester.window_full());
+        let wqe = &requester.wqes[0];
+        if let (Some(first), WqePayload::Sges(sges)) = (wqe.first, &wqe.payload) {
+            let packet = before.value().wrapping_sub(first.value()) & Psn::MASK;
+            place(sges, u64::from(packet) * u64::from(self.mtu), payload, shared, memory);
+        }
+        requester.una = before.plus(1);
+        requester.progressed(now, before, full);
     }
 }
 

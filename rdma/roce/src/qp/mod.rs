@@ -11,6 +11,7 @@
 
 mod completer;
 pub mod model;
+mod received_run;
 mod requester;
 mod responder;
 mod response;
@@ -28,6 +29,7 @@ use crate::{
     counters::Counters,
     cq::CqEntry,
     endpoint::QpAttr,
+    icrc::IdRule,
     id_map::IdMap,
     memory::RegionWriter,
     mr_table::MrTable,
@@ -38,6 +40,7 @@ use crate::{
     transmit::{Run, Transmit},
     wire::{Bth, CarriedAck, Packet},
 };
+use received_run::ReceivedRun;
 use requester::{Requester, Retry};
 use responder::Responder;
 
@@ -115,6 +118,11 @@ impl CarriedAcks {
 }
 
 impl Peer {
+    /// Returns the IPv4 identifications with which the packets of this peer may be sent.
+    pub(crate) const fn id_rule(&self) -> IdRule {
+        if self.embedded { IdRule::Below128 } else { IdRule::Any }
+    }
+
     /// Returns a BTH with the fields that are the same in all packets to this peer. The bit MigReq is 1, as in the packets
     /// of RDMA NICs.
     fn bth(&self) -> Bth {
@@ -332,6 +340,18 @@ impl QpEntry {
         done.clear();
         shared.done = done;
         progress.refused.map_or(Ok(()), Err)
+    }
+
+    /// Returns the run that can follow a packet with the header `before`, which was not refused, and the rule for the IPv4
+    /// identifications of its packets. Returns `None` if no run can follow.
+    pub(crate) fn received_run(
+        &mut self,
+        before: &Bth,
+        shared: &DeviceTables,
+    ) -> Option<(IdRule, ReceivedRun<'_>)> {
+        let Phase::Connected(connection) = &mut self.phase else { return None };
+        let rule = connection.peer.id_rule();
+        ReceivedRun::after(before, connection, shared).map(|run| (rule, run))
     }
 
     fn handle_response(

@@ -15,7 +15,7 @@ use super::{
     wqe::RecvWqe,
 };
 use crate::{
-    memory::RegionWriter,
+    memory::{RegionId, RegionWriter},
     mr_table::{MrRef, Want},
     opcode::{OpcodeInfo, Operation, Position},
     psn::Psn,
@@ -402,6 +402,50 @@ impl Responder {
             IncomingMessage::Send { recv, .. } => Some(recv),
             _ => None,
         }
+    }
+}
+
+/// The MIDDLE packets that can follow in the WRITE that is being received.
+pub(super) struct WriteRun<'a> {
+    responder: &'a mut Responder,
+    region: RegionId,
+    /// The offset in the region to which the next packet's payload belongs.
+    offset: u64,
+    mtu: u32,
+    /// The number of MIDDLE packets for which the message has room.
+    left: u32,
+}
+
+impl Responder {
+    /// Returns the run that can follow the packet that was executed last; `None` if this packet belongs to no WRITE that
+    /// goes on, or if the region does not permit the access any more.
+    pub(super) fn write_run(&mut self, mtu: u32, shared: &DeviceTables) -> Option<WriteRun<'_>> {
+        let IncomingMessage::Write { target: Some((mr, start)), len, filled } = self.message else {
+            return None;
+        };
+        let region = shared.mrs.still(mr, Want::RemoteWrite)?;
+        // The LAST packet of the message has at least one byte.
+        let left = (len - filled).saturating_sub(1) / mtu;
+        Some(WriteRun { responder: self, region, offset: start + u64::from(filled), mtu, left })
+    }
+}
+
+impl WriteRun<'_> {
+    /// Returns the PSN of the next packet; `None` if the message has no room for another MIDDLE packet.
+    pub(super) fn next(&self) -> Option<Psn> {
+        (self.left > 0).then_some(self.responder.epsn)
+    }
+
+    /// Executes the next packet as [`Responder::handle`] does. The packet asks for no acknowledgement.
+    pub(super) fn execute(&mut self, payload: &[u8], memory: &mut dyn RegionWriter) {
+        memory.write(self.region, self.offset, payload);
+        self.offset += u64::from(self.mtu);
+        self.left -= 1;
+        if let IncomingMessage::Write { filled, .. } = &mut self.responder.message {
+            *filled += self.mtu;
+        }
+        self.responder.passed(1, false);
+        self.responder.unacknowledged = true;
     }
 }
 

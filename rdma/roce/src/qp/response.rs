@@ -174,7 +174,9 @@ impl PendingResponses {
     /// Returns true if the READ whose responses are a run that was granted at `epoch` is still the oldest response, and
     /// may still read its region.
     pub(super) fn run_goes_on(&self, epoch: u32, shared: &DeviceTables) -> bool {
-        let Some(PendingResponse::Read { source: Some((mr, _)), .. }) = self.queue.front() else { return false };
+        let Some(PendingResponse::Read { source: Some((mr, _)), .. }) = self.queue.front() else {
+            return false;
+        };
         epoch == self.run_epoch && shared.mrs.still(*mr, Want::RemoteRead).is_some()
     }
 

@@ -168,7 +168,7 @@ impl End {
     }
 
     /// Returns the bytes of the packet `out`, without its ICRC.
-    pub(super) fn gather(&self, out: &Transmit) -> Vec<u8> {
+    pub(crate) fn gather(&self, out: &Transmit) -> Vec<u8> {
         let mut body = out.header.as_slice().to_vec();
         body.extend_from_slice(&out.inline);
         for piece in &out.pieces {
