@@ -23,7 +23,7 @@ pub(crate) struct Region {
 }
 
 /// What the packet in hand may write.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Rule {
     #[default]
     Nothing,
@@ -31,6 +31,8 @@ pub(crate) enum Rule {
     Local,
     /// What RETHs named, in regions with remote write access.
     Remote,
+    /// The one or the other.
+    Either,
 }
 
 /// Regions by their number.
@@ -46,6 +48,19 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
+    /// Notes what the packet `datagram` may write, and returns it.
+    fn expect(&mut self, datagram: &[u8], pd: Option<PdId>) -> Rule {
+        let packet = Packet::decode(datagram).ok();
+        self.rule = packet.map_or(Rule::Nothing, |packet| rule(&packet));
+        if let Some(reth) = packet.and_then(|packet| packet.reth)
+            && !self.named.contains(&reth)
+        {
+            self.named.push(reth);
+        }
+        self.pd = pd;
+        self.rule
+    }
+
     fn alive(&self, id: RegionId) -> &Region {
         self.slots[id.0 as usize].as_ref().expect("only registered regions are touched")
     }
@@ -83,6 +98,11 @@ impl RegionWriter for Regions {
             Rule::Remote => {
                 assert!(found.access.remote_write, "remote write access");
                 assert!(self.was_named(found, at, bytes.len()), "where RETHs say");
+            }
+            Rule::Either => {
+                let local = found.access.local_write && self.was_posted(found, at, bytes.len());
+                let remote = found.access.remote_write && self.was_named(found, at, bytes.len());
+                assert!(local || remote, "where work requests or RETHs say");
             }
         }
         let found = self.slots[region.0 as usize].as_mut().expect("just found");
@@ -125,18 +145,29 @@ impl Device {
 
     /// Hands a datagram in. `pd` is that of the queue pair it names.
     pub(crate) fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], pd: Option<PdId>) {
-        let packet = Packet::decode(datagram).ok();
-        self.regions.rule = packet.map_or(Rule::Nothing, |packet| rule(&packet));
-        if let Some(reth) = packet.and_then(|packet| packet.reth)
-            && !self.regions.named.contains(&reth)
-        {
-            self.regions.named.push(reth);
-        }
-        self.regions.pd = pd;
-        let mut to = self.addr;
-        to.set_port(ROCE_PORT);
-        let meta = DatagramMeta { from, to, index: 0 };
+        self.regions.expect(datagram, pd);
+        let meta = DatagramMeta { from, to: self.local(), index: 0 };
         self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut ());
+    }
+
+    /// Hands the datagrams of a super-packet in, all for queue pairs of `pd`. What one of them may write the others may, too.
+    pub(crate) fn receive_merged(&mut self, now: Time, from: SocketAddr, datagrams: &[Vec<u8>], pd: PdId) {
+        let rules: Vec<_> =
+            datagrams.iter().map(|datagram| self.regions.expect(datagram, Some(pd))).collect();
+        let may = |rule| rules.contains(&rule);
+        self.regions.rule = match (may(Rule::Local), may(Rule::Remote)) {
+            (true, true) => Rule::Either,
+            (true, false) => Rule::Local,
+            (false, true) => Rule::Remote,
+            (false, false) => Rule::Nothing,
+        };
+        let datagrams = datagrams.iter().zip(0..).map(|(datagram, index)| (index, &datagram[..]));
+        let path = [from, self.local()];
+        self.endpoint.handle_super_packet(now, path, datagrams, &mut self.regions, &mut ());
+    }
+
+    fn local(&self) -> SocketAddr {
+        SocketAddr::new(self.addr.ip(), ROCE_PORT)
     }
 
     /// Builds the next packet as it goes on the wire.

@@ -45,6 +45,8 @@ struct Node {
 struct Net<'a> {
     program: Program<'a>,
     nodes: [Node; 2],
+    /// Whether what arrives at one time arrives as a super-packet.
+    merged: bool,
     now: u64,
     order: u64,
     /// By arrival: to whom, and what.
@@ -134,7 +136,7 @@ impl<'a> Net<'a> {
             };
             nodes[n].device.endpoint.connect_qp(nodes[n].qp, &attr).expect("a fresh queue pair");
         }
-        Self { program, nodes, now: 1, order: 0, flight: BTreeMap::new() }
+        Self { program, nodes, merged: options & 8 != 0, now: 1, order: 0, flight: BTreeMap::new() }
     }
 
     /// Posts all work of one node.
@@ -208,9 +210,19 @@ impl<'a> Net<'a> {
         self.now = self.now.max(next);
         if arrival == Some(next) {
             let (_, (to, datagram)) = self.flight.pop_first().expect("just seen");
+            let mut datagrams = vec![datagram];
+            while self.merged
+                && let Some(entry) = self.flight.first_entry()
+                && (entry.key().0, entry.get().0) == (next, to)
+            {
+                datagrams.push(entry.remove().1);
+            }
             let from = self.nodes[1 - to].device.addr;
             let node = &mut self.nodes[to];
-            node.device.receive(Time(self.now), from, &datagram, Some(node.pd));
+            match &datagrams[..] {
+                [one] => node.device.receive(Time(self.now), from, one, Some(node.pd)),
+                all => node.device.receive_merged(Time(self.now), from, all, node.pd),
+            }
         } else {
             for node in &mut self.nodes {
                 node.post_receives(1);

@@ -263,13 +263,25 @@ impl Node {
         }
     }
 
-    /// Hands arrived datagrams to the endpoint. A damaged one that it accepts is an error.
+    /// Hands arrived datagrams to the endpoint, with GRO as super-packets. A damaged one that it accepts is an error.
     pub(super) fn receive(&mut self, now: u64, arrivals: &[Arrival<Datagram>]) -> Result<(), String> {
-        let (mut train, mut index) = (0, 0);
-        for Arrival { packet, corrupted, .. } in arrivals {
-            // A coalesced buffer tells the position in what arrived together, which losses shift.
-            index = if self.gro && packet.train == train { index + 1 } else { 0 };
-            train = packet.train;
+        let gro = self.gro;
+        for together in arrivals.chunk_by(|one, next| gro && one.packet.train == next.packet.train) {
+            if together.iter().any(|arrival| arrival.corrupted.is_some()) {
+                self.receive_singly(now, together)?;
+            } else if let Some(Arrival { packet, .. }) = together.first() {
+                // The index is the position in what arrived together, which losses shift.
+                let datagrams =
+                    together.iter().zip(0..).map(|(arrival, index)| (index, &arrival.packet.bytes[..]));
+                let path = [packet.from, packet.to];
+                self.endpoint.handle_super_packet(Time(now), path, datagrams, &mut self.arenas, &mut ());
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_singly(&mut self, now: u64, together: &[Arrival<Datagram>]) -> Result<(), String> {
+        for (Arrival { packet, corrupted, .. }, index) in together.iter().zip(0..) {
             let accepted = self.accepts(now, packet, index);
             if let Some(bit) = corrupted
                 && accepted
