@@ -8,7 +8,8 @@ mod loop_service;
 mod report;
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -58,6 +59,14 @@ const DEAD: Duration = Duration::from_secs(15);
 /// The time between two snapshots of the bridge's counters. Each handle of the bridge returns the newest snapshot.
 const SNAPSHOT_PERIOD: Duration = Duration::from_millis(100);
 
+/// The time at which a batch of segments arrived. The clocks are read once for all segments of the batch.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    at: Time,
+    /// The UNIX time in nanoseconds.
+    unix: u64,
+}
+
 /// A bridge, which receives segments and puts events into the rings of workers.
 #[derive(Debug)]
 pub struct Bridge {
@@ -81,9 +90,6 @@ pub struct Bridge {
     /// [`Bridge::act`] removes the entries one by one. For each removed entry, it tells the dispatcher that the worker
     /// has acknowledged one event.
     announced: Vec<WorkerId>,
-    /// The event that the last [`DispatchAction::Move`] copied from spill memory into a ring or staging ring. The next
-    /// [`DispatchAction::Deliver`] sets this field to `None`.
-    moved: Option<EventBufferId>,
     closing: Vec<(StreamId, String)>,
     queries: Arc<QueryQueue>,
     refused: u64,
@@ -138,7 +144,6 @@ impl Bridge {
             instance,
             accepted: None,
             announced: Vec::new(),
-            moved: None,
             closing: Vec::new(),
             queries: Arc::default(),
             refused: 0,
@@ -269,13 +274,14 @@ impl Bridge {
     }
 
     fn batch(&mut self, used: usize) {
+        let arrival = Arrival { at: self.intake.now(), unix: intake::unix() };
         for at in 0..used {
             let (buffer, received) = self.intake.batch(at);
             let source = received.from;
             let mut from = 0;
             loop {
                 let to = received.len.min(from + received.stride);
-                self.segment(source, buffer, from, to);
+                self.segment(arrival, source, buffer, from..to);
                 from = to;
                 if from >= received.len {
                     break;
@@ -286,26 +292,27 @@ impl Bridge {
         self.pump();
     }
 
-    /// Handles the datagram in the bytes `from..to` of a receive buffer.
-    fn segment(&mut self, source: std::net::IpAddr, buffer: u32, from: usize, to: usize) {
-        let now = self.intake.now();
-        let datagram = &self.intake.buffers.bytes(buffer)[from..to];
+    /// Handles the datagram in the bytes `range` of a receive buffer.
+    fn segment(&mut self, arrival: Arrival, source: IpAddr, buffer: u32, range: Range<usize>) {
+        let Arrival { at: now, unix } = arrival;
+        let from = range.start;
+        let datagram = &self.intake.buffers.bytes(buffer)[range.clone()];
         let place = match self.intake.reassembler.handle(now, Some(source), datagram) {
             Ok(place) => place,
             Err(SegmentDropCause::TooLong) => {
-                self.too_long(now, source, buffer, from..to);
+                self.too_long(now, source, buffer, range);
                 return;
             }
             Err(_) => return,
         };
         let location = if place.opened {
-            let opened = self.intake.opened(&place, datagram);
+            let opened = self.intake.opened(&place);
             // Before the dispatcher opens the new event, it must forget the evicted events, because the new event may
             // use the event buffer of an evicted event.
             while let Some(evicted) = self.intake.evicted() {
                 self.dispatcher.gave_up(evicted.id);
             }
-            match self.dispatcher.open(now, intake::unix(), opened) {
+            match self.dispatcher.open(now, unix, opened) {
                 Ok(location) => location,
                 Err(_) => {
                     self.intake.reassembler.release(place.id);
@@ -337,7 +344,7 @@ impl Bridge {
     /// Puts a segment's payload at the offset `at` of a worker's ring. If the delivery mode is cut-through and enough
     /// receive buffers are free, an RDMA WRITE takes the payload from the receive buffer. Otherwise, the payload is
     /// copied from the receive buffer to the shared memory or the staging ring.
-    fn place(&mut self, worker: WorkerId, buffer: u32, payload: std::ops::Range<usize>, at: u64) {
+    fn place(&mut self, worker: WorkerId, buffer: u32, payload: Range<usize>, at: u64) {
         let Some((_, ring)) = self.rings.get_mut(worker.at()).and_then(Option::as_mut) else { return };
         let buffers = &mut self.intake.buffers;
         match &mut ring.transport {
@@ -370,16 +377,13 @@ impl Bridge {
 
     fn carry_out(&mut self, action: DispatchAction) {
         match action {
-            DispatchAction::Move { id, length, worker, offset } => {
-                if let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
-                    ring.memory.write(offset as usize, self.intake.spill.bytes(id.slot(), length as usize));
+            DispatchAction::Deliver { id, worker, descriptor, spilled } => {
+                if spilled && let Some((_, ring)) = self.rings.get(worker.at()).and_then(Option::as_ref) {
+                    let bytes = self.intake.spill.bytes(id.slot(), descriptor.length as usize);
+                    ring.memory.write(descriptor.offset as usize, bytes);
                 }
-                self.moved = Some(id);
-            }
-            DispatchAction::Deliver { id, worker, descriptor } => {
-                let is_in_staging = self.moved.take() == Some(id);
                 self.release(id);
-                self.announce(worker, descriptor, is_in_staging);
+                self.announce(worker, descriptor, spilled);
             }
             DispatchAction::Redeliver { from, offset, worker, descriptor } => {
                 self.deliver_again(from, offset, worker, descriptor);

@@ -5,7 +5,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use ejfat::{
     Time,
     reassembly::{CopyCommand, Incomplete, Reassembler},
-    wire::LbHeader,
 };
 use ejfat_udp::{EventMemory, Ports, ReceivedSegments};
 use rustix::param::page_size;
@@ -70,19 +69,18 @@ impl Intake {
         (self.buffers.received(at), self.received[at])
     }
 
-    /// Returns the description of a new event for the dispatcher. `datagram` is the segment that opened the event, and
-    /// `place` is the result of [`Reassembler::handle`] for `datagram`.
-    pub(crate) fn opened(&self, place: &CopyCommand, datagram: &[u8]) -> Opened {
-        let header = LbHeader::decode(datagram).ok().map(|(header, _)| header);
+    /// Returns the description of a new event for the dispatcher. `place` is the result of [`Reassembler::handle`] for the
+    /// segment that opened the event.
+    pub(crate) fn opened(&self, place: &CopyCommand) -> Opened {
         let target = match &self.route {
             WorkerSelection::LeastFilled => EligibleWorkers::Anybody,
             WorkerSelection::DataId => EligibleWorkers::DataId(place.name.data_id),
             WorkerSelection::Tables(tables) => {
-                let member = header.and_then(|header| tables.member(&header));
+                let member = place.lb.and_then(|header| tables.member(&header));
                 member.map_or(EligibleWorkers::Anybody, EligibleWorkers::Member)
             }
         };
-        let tick = header.map(|header| header.tick);
+        let tick = place.lb.map(|header| header.tick);
         Opened { id: place.id, name: place.name, tick, length: place.length, target }
     }
 

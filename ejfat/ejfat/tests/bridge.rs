@@ -194,8 +194,9 @@ fn small_events_do_not_starve_a_large_one() {
             assert_eq!(bench.open(1, ANYBODY).1, Ok(EventLocation::Spill));
         }
         let actions = bench.give_back(worker, &small[3]);
-        assert_eq!(actions[0], DispatchAction::Move { id: large, length: 256, worker, offset: 0 });
         let its = deliveries(&actions)[0].1;
+        let moved = DispatchAction::Deliver { id: large, worker, descriptor: its, spilled: true };
+        assert_eq!((actions[0], its.length, its.offset), (moved, 256, 0));
         assert_eq!(deliveries(&bench.give_back(worker, &its)).len(), 1);
         assert!(bench.dispatcher.location(behind).is_none());
     }
@@ -270,8 +271,9 @@ fn events_on_their_way_to_a_worker_that_ends_are_rescued() {
         assert_eq!(bench.dispatcher.location(id), Some(EventLocation::Spill));
         let lives = bench.worker(4, Filter::default(), DeliveryMode::Store);
         let actions = bench.complete(id);
-        assert_eq!(actions[0], DispatchAction::Move { id, length: 128, worker: lives, offset: 0 });
-        assert_eq!(deliveries(&actions)[0].0, lives);
+        let its = deliveries(&actions)[0].1;
+        let moved = DispatchAction::Deliver { id, worker: lives, descriptor: its, spilled: true };
+        assert_eq!((actions[0], its.length, its.offset), (moved, 128, 0));
         let counters = bench.dispatcher.counters();
         assert_eq!((counters.sent, counters.held_by_ended, counters.lost_of_any_cause()), (2, 1, 0));
     }

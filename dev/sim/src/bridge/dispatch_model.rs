@@ -9,7 +9,6 @@ use ejfat::{
         EventOutcome as Known, Opened, WorkerId, WorkerStats,
     },
     reassembly::{CopyCommand, EventBufferId, EventKey, Reassembler},
-    wire::LbHeader,
 };
 
 use super::{
@@ -65,7 +64,7 @@ impl DispatchModel {
     ) -> Result<(), String> {
         let Ok(place) = self.reassembler.handle(Time(now), from, datagram) else { return Ok(()) };
         self.give_up(now, ledger)?;
-        if place.opened && !self.open(now, &place, datagram, subscribers, ledger)? {
+        if place.opened && !self.open(now, &place, subscribers, ledger)? {
             return Ok(());
         }
         let bytes = &datagram[place.payload.clone()];
@@ -90,14 +89,11 @@ impl DispatchModel {
         &mut self,
         now: u64,
         place: &CopyCommand,
-        datagram: &[u8],
         subscribers: &[Subscriber],
         ledger: &mut Ledger,
     ) -> Result<bool, String> {
-        let tick =
-            LbHeader::leads(datagram).then(|| LbHeader::decode(datagram).map(|(header, _)| header.tick));
-        let tick = tick.transpose().map_err(|why| why.to_string())?;
-        let CopyCommand { id, name, length, .. } = *place;
+        let CopyCommand { id, name, length, lb, .. } = *place;
+        let tick = lb.map(|header| header.tick);
         let opened = Opened { id, name, tick, length, target: self.aim.target(name) };
         ledger.open(name)?;
         match self.dispatcher.open(Time(now), EPOCH + now, opened) {
@@ -192,23 +188,22 @@ impl DispatchModel {
         subscribers: &mut [Subscriber],
         ledger: &mut Ledger,
     ) -> Result<(), String> {
-        let (mut moved, mut actions) = (None, 0);
+        let mut actions = 0;
         while let Some(action) = self.dispatcher.poll_action() {
             let is_for_ended =
                 matches!(action, DispatchAction::Redeliver { .. } | DispatchAction::Forget { .. });
             actions += u32::from(!is_for_ended);
             match action {
-                DispatchAction::Move { id, length, worker, offset } => {
-                    let bytes = &self.spill[id.slot()][..length as usize];
-                    find(subscribers, worker)?.put(offset, bytes);
-                    moved = Some(id);
-                }
-                DispatchAction::Deliver { id, worker, descriptor } => {
+                DispatchAction::Deliver { id, worker, descriptor, spilled } => {
                     let its = self.open.remove(&id.slot()).ok_or("what is delivered is not open")?;
                     let as_opened = descriptor.name == its.name && descriptor.tick == its.tick;
                     check(as_opened && descriptor.length == its.length, || format!("{descriptor:?}"))?;
                     ledger.end(its.name, TrueOutcome::Sent(worker))?;
-                    find(subscribers, worker)?.deliver(now, &descriptor, moved == Some(id))?;
+                    let to = find(subscribers, worker)?;
+                    if spilled {
+                        to.put(descriptor.offset, &self.spill[id.slot()][..descriptor.length as usize]);
+                    }
+                    to.deliver(now, &descriptor, spilled)?;
                     self.release(id)?;
                 }
                 DispatchAction::Rescue { id, length, worker, offset } => {
@@ -239,8 +234,8 @@ impl DispatchModel {
                 }
             }
         }
-        // Each event is rescued, or moved and delivered.
-        let most = 2 * self.spill.len();
+        // Each event is rescued, delivered or dropped.
+        let most = self.spill.len();
         check(actions as usize <= most, || format!("{actions} actions at once"))
     }
 

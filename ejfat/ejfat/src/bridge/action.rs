@@ -50,17 +50,6 @@ pub enum EventLocation {
 /// An action that the caller has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchAction {
-    /// Copy an event from spill memory to the byte `offset` of a worker's ring or staging ring.
-    Move {
-        /// The id of the event in the reassembler.
-        id: EventBufferId,
-        /// The length of the event in bytes.
-        length: u32,
-        /// The worker to which the ring belongs.
-        worker: WorkerId,
-        /// The offset in the ring to which the event is copied, in bytes.
-        offset: u64,
-    },
     /// Announce an event to its worker, and release the reassembler's event buffer. If the event is only in the staging
     /// ring, first WRITE the event to the worker's ring.
     Deliver {
@@ -70,6 +59,9 @@ pub enum DispatchAction {
         worker: WorkerId,
         /// The descriptor by which the worker finds the event in its ring.
         descriptor: Descriptor,
+        /// True if the event is in spill memory. The caller must then first copy `descriptor.length` bytes from spill
+        /// memory to the byte `descriptor.offset` of the worker's ring or staging ring.
+        spilled: bool,
     },
     /// Copy the bytes of an incomplete event from the ring of an ended worker into spill memory. After this action, the
     /// location of the event is spill memory.

@@ -4,7 +4,7 @@
 //! ```text
 //! first segment ─► open() ─► EventLocation: a place in a worker's ring, or spill memory
 //! last segment  ─► complete() ─► DispatchAction::Deliver, or the event waits
-//! credit words  ─► look() ─► free slots ─► DispatchAction::Move, Deliver
+//! credit words  ─► look() ─► free slots ─► DispatchAction::Deliver
 //! worker ended  ─► remove() ─► DispatchAction::Rescue, Drop, Redeliver, Forget
 //! time          ─► tick() ─► expired events, stalled workers
 //! ```
@@ -312,13 +312,13 @@ impl Dispatcher {
         }
     }
 
-    /// Delivers a complete event to a worker. `moved` is true if the event was in spill memory before.
-    fn deliver(&mut self, now: Time, id: EventBufferId, to: (WorkerId, Run), moved: bool) {
+    /// Delivers a complete event to a worker. `spilled` is true if the event is in spill memory.
+    fn deliver(&mut self, now: Time, id: EventBufferId, to: (WorkerId, Run), spilled: bool) {
         let Some(event) = self.take(id) else { return };
-        let Some(descriptor) = self.announce(now, event.announced(), to, moved) else { return };
+        let Some(descriptor) = self.announce(now, event.announced(), to, spilled) else { return };
         self.counters.sent += 1;
         self.counters.sent_bytes += u64::from(descriptor.length);
-        self.actions.push_back(DispatchAction::Deliver { id, worker: to.0, descriptor });
+        self.actions.push_back(DispatchAction::Deliver { id, worker: to.0, descriptor, spilled });
     }
 
     fn announce(
@@ -326,7 +326,7 @@ impl Dispatcher {
         now: Time,
         event: AnnouncedEvent,
         to: (WorkerId, Run),
-        moved: bool,
+        copied: bool,
     ) -> Option<Descriptor> {
         let (worker, run) = to;
         let trace = EventTrace { worker: Some(worker), sent: Some(now), ..event.trace(EventOutcome::Sent) };
@@ -334,7 +334,7 @@ impl Dispatcher {
         let Opened { name, tick, length, .. } = event.opened;
         let (sequence, offset) = self.workers.send(now, worker, run, (length, tag))?;
         self.traces.number(tag, sequence);
-        self.workers.remember(worker, run, AnnouncedEvent { sequence, ..event }, moved);
+        self.workers.remember(worker, run, AnnouncedEvent { sequence, ..event }, copied);
         let Run { slot, slots, generation } = run;
         let (first, assembly) = (event.unix, event.last.0.saturating_sub(event.at.0));
         let delivered_again = event.times > 0;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::quality::FixedState;
 
 use super::{
-    BackPressure, DispatchAction, Dispatcher, EligibleWorkers, EventLossCause, Opened, State,
+    BackPressure, Dispatcher, EligibleWorkers, EventLossCause, Opened, State,
     worker::{Need, WorkerChoice},
 };
 use crate::{Time, reassembly::EventBufferId};
@@ -36,8 +36,7 @@ impl Dispatcher {
             match self.workers.choose(target, length, Need::Delivery) {
                 WorkerChoice::Room(worker) => {
                     self.waiting.remove(at);
-                    let (worker, run, offset) = self.workers.take(worker, length);
-                    self.actions.push_back(DispatchAction::Move { id, length, worker, offset });
+                    let (worker, run, _) = self.workers.take(worker, length);
                     self.deliver(now, id, (worker, run), true);
                 }
                 WorkerChoice::TooLarge => {

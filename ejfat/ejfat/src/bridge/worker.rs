@@ -336,12 +336,12 @@ impl Workers {
     }
 
     /// Remembers an event that was just announced to a worker, if the bridge's memory has a copy of the event. If
-    /// `moved` is true, the event was in spill memory before, so the bridge's memory has a copy of the event. If the
+    /// `copied` is true, the event was copied to the ring from other memory of the bridge, so the bridge's memory has a copy. If the
     /// delivery mode of the worker is not cut-through ([`DeliveryMode::Cut`]), the bridge's memory has a copy of every
     /// event of the worker.
-    pub(super) fn remember(&mut self, id: WorkerId, run: Run, event: AnnouncedEvent, moved: bool) {
+    pub(super) fn remember(&mut self, id: WorkerId, run: Run, event: AnnouncedEvent, copied: bool) {
         let Some(worker) = self.get_mut(id) else { return };
-        let is_here = moved || worker.placing != DeliveryMode::Cut;
+        let is_here = copied || worker.placing != DeliveryMode::Cut;
         let at = run.slot as usize;
         if worker.announced.len() <= at {
             worker.announced.resize(at + 1, None);

@@ -86,6 +86,8 @@ pub struct CopyCommand {
     pub offset: u32,
     /// The bytes that the caller must copy, as a range of offsets in the datagram.
     pub payload: Range<usize>,
+    /// The LB header of the datagram; `None` if the datagram has no LB header.
+    pub lb: Option<LbHeader>,
     /// True if this segment is the first accepted segment of the event.
     pub opened: bool,
     /// True if the event is complete with this segment. The caller must release a complete event after use.
@@ -183,19 +185,19 @@ impl From<Malformed> for SegmentDropCause {
     }
 }
 
-/// The tick of the LB header (`None` without an LB header), the RE header, and the payload.
-type Headers<'a> = (Option<u64>, ReHeader, &'a [u8]);
+/// The LB header (`None` without an LB header), the RE header, and the payload.
+type Headers<'a> = (Option<LbHeader>, ReHeader, &'a [u8]);
 
 #[inline(always)]
 fn headers(datagram: &[u8], versions: Versions) -> Result<Headers<'_>, SegmentDropCause> {
-    let (tick, segment) = if LbHeader::leads(datagram) {
+    let (lb, segment) = if LbHeader::leads(datagram) {
         let (header, segment) = LbHeader::decode(datagram)?;
-        (Some(header.tick), segment)
+        (Some(header), segment)
     } else {
         (None, datagram)
     };
     let (header, payload) = ReHeader::decode(segment, versions)?;
-    Ok((tick, header, payload))
+    Ok((lb, header, payload))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -271,7 +273,7 @@ impl Reassembler {
     fn accept(
         &mut self,
         sender: SenderId,
-        (tick, header, payload): Headers<'_>,
+        (lb, header, payload): Headers<'_>,
         datagram: usize,
     ) -> Result<CopyCommand, SegmentDropCause> {
         let ReHeader { data_id, offset, length, event } = header;
@@ -284,6 +286,7 @@ impl Reassembler {
         let end = u32::try_from(payload.len()).ok().and_then(|len| offset.checked_add(len));
         let part = offset..end.filter(|&end| end <= length).ok_or(SegmentDropCause::BeyondEnd)?;
         let key = Key { name: EventKey { event, data_id }, sender };
+        let tick = lb.map(|header| header.tick);
         let (buffer, gap, victim) = match self.buffers.find(&key) {
             Some(buffer) => {
                 let gap = self.buffers.check(buffer, &part, length, tick, &self.chunks)?;
@@ -306,7 +309,7 @@ impl Reassembler {
         }
         let payload = datagram - payload.len()..datagram;
         let id = self.buffers.id(buffer);
-        Ok(CopyCommand { id, name: key.name, length, offset, payload, opened, complete })
+        Ok(CopyCommand { id, name: key.name, length, offset, payload, lb, opened, complete })
     }
 
     /// Records that a part of an event has arrived, and evicts the open event `victim` to free memory for the part.
