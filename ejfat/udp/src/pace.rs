@@ -1,11 +1,12 @@
 //! When the next packet may go.
 
 use std::{
-    hint, thread,
+    thread,
     time::{Duration, Instant},
 };
 
-/// Shorter pauses are spun: a sleep takes that much longer than it should.
+/// Shorter pauses are not slept: a sleep takes that much longer than it should. The core is offered to other threads
+/// meanwhile, because whoever receives the packets may wait for it.
 const SLEEP: Duration = Duration::from_micros(60);
 /// Packets of so long go at once, so that most of the time between can be slept.
 const TRAIN: f64 = 500e-6;
@@ -39,7 +40,7 @@ impl Pace {
             if left > SLEEP {
                 thread::sleep(left - SLEEP);
             } else {
-                hint::spin_loop();
+                thread::yield_now();
             }
             now = Instant::now();
         }
