@@ -36,9 +36,10 @@ use function::info;
 use kept::Kept;
 use lengths::{LoggedLengths, TooLong};
 
-/// The maximum number of calls of [`Intake::receive`] for one port before the bridge serves other ports and
-/// the RDMA device.
-const TURNS: usize = 4;
+/// The maximum number of super-packets that the bridge receives from one port in a turn. The server loop drives the RDMA
+/// device between two turns. The acknowledgements of WRITEs are received only then, and without them no further WRITE is
+/// sent when the congestion window is full. A turn is therefore short: this number of super-packets has at most 1 MiB.
+const AT_ONCE: usize = 16;
 /// The longest time for which the bridge keeps an incomplete event after its time-out. The event is kept because
 /// segments that reached a socket before the time-out may still be unread.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -220,7 +221,8 @@ impl Bridge {
         self.rings[worker.at()] = Some((worker, ring));
     }
 
-    /// Receives the segments that have arrived, up to a limit for each port. Returns true if any segment arrived.
+    /// Receives the segments that have arrived, up to [`AT_ONCE`] super-packets from each port. Returns true if any
+    /// segment arrived.
     fn receive(&mut self) -> bool {
         let (mut something, mut dry) = (false, 0);
         let begin = self.intake.now();
@@ -231,8 +233,9 @@ impl Bridge {
             false
         });
         for &port in &ready {
-            for _ in 0..TURNS {
-                match self.intake.receive(port) {
+            let mut left = AT_ONCE;
+            while left > 0 {
+                match self.intake.receive(port, left) {
                     Ok(0) => {
                         dry += 1;
                         break;
@@ -240,6 +243,7 @@ impl Bridge {
                     Ok(used) => {
                         self.failed = None;
                         self.batch(used);
+                        left -= used;
                     }
                     Err(error) => {
                         self.fail(&error);

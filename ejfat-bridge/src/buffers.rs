@@ -44,10 +44,11 @@ impl Buffers {
         self.free.len() + self.taken.len() - self.taken.iter().take_while(in_hand).count()
     }
 
-    /// Calls `receive` with at most [`Ports::BATCH`] buffers. `receive` must fill the buffers in their order, and must
+    /// Calls `receive` with at most `most` buffers, and with at most [`Ports::BATCH`]. `receive` must fill the buffers in their order, and must
     /// return the number of buffers that it filled.
     pub(crate) fn take<E>(
         &mut self,
+        most: usize,
         receive: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<usize, E>,
     ) -> Result<usize, E> {
         while self.taken.len() < Ports::BATCH
@@ -56,7 +57,7 @@ impl Buffers {
             self.taken.push(buffer);
         }
         let mut slices = arrayvec::ArrayVec::<_, { Ports::BATCH }>::new();
-        for &buffer in &self.taken {
+        for &buffer in self.taken.iter().take(most) {
             let start = buffer as usize * Ports::BUFFER;
             // SAFETY: the slice lies inside `self.memory`, which only this type writes. The slices do not
             // overlap, because the numbers in `taken` are different from each other. No WRITE reads a buffer
@@ -124,7 +125,7 @@ mod tests {
 
     fn receive(buffers: &mut Buffers, count: usize) -> Vec<u32> {
         let used = buffers
-            .take(|slices| {
+            .take(Ports::BATCH, |slices| {
                 slices.iter_mut().take(count).for_each(|slice| slice[0] = 7);
                 Ok::<_, ()>(count)
             })
@@ -149,13 +150,22 @@ mod tests {
     }
 
     #[test]
+    fn no_more_are_lent_than_are_asked_for() {
+        let mut buffers = Buffers::new(Ports::BATCH).unwrap();
+        for most in [1, 3, Ports::BATCH] {
+            assert_eq!(buffers.take(most, |slices| Ok::<_, ()>(slices.len())), Ok(most));
+            buffers.done(most);
+        }
+    }
+
+    #[test]
     fn with_none_free_nothing_is_lent() {
         let mut buffers = Buffers::new(Ports::BATCH).unwrap();
         let used = receive(&mut buffers, Ports::BATCH);
         used.iter().for_each(|&buffer| buffers.hold(buffer));
         buffers.done(Ports::BATCH);
         assert_eq!(buffers.free(), 0);
-        let lent = buffers.take(|slices| Ok::<_, ()>(slices.len()));
+        let lent = buffers.take(Ports::BATCH, |slices| Ok::<_, ()>(slices.len()));
         assert_eq!(lent, Ok(0));
     }
 }

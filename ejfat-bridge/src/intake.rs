@@ -54,15 +54,15 @@ impl Intake {
         self.time(Instant::now())
     }
 
-    /// Receives super-packets of segments on the UDP port with the index `port`. Returns the number of receive buffers
-    /// that were filled. After the caller has handled the segments in these buffers, it must call [`Buffers::done`]
+    /// Receives at most `most` super-packets of segments on the UDP port with the index `port`. Returns the number of
+    /// receive buffers that were filled. After the caller has handled the segments in these buffers, it must call [`Buffers::done`]
     /// with the returned number.
-    pub(crate) fn receive(&mut self, port: usize) -> Result<usize, ejfat_udp::Error> {
+    pub(crate) fn receive(&mut self, port: usize, most: usize) -> Result<usize, ejfat_udp::Error> {
         if self.buffers.free() == 0 {
             return Ok(0);
         }
         let Self { ports, received, buffers, .. } = self;
-        buffers.take(|slices| ports.receive(port, slices, received))
+        buffers.take(most, |slices| ports.receive(port, slices, received))
     }
 
     pub(crate) fn batch(&self, at: usize) -> (u32, ReceivedSegments) {
