@@ -70,6 +70,9 @@ pub struct Counters {
     /// The durations from the arrival of an event's first segment at the bridge to the arrival of the event at its
     /// worker. Each duration ends when the bridge learns that the event has arrived at its worker.
     pub latency: Histogram,
+    /// The durations from the arrival of an event's last segment at the bridge to the arrival of the event at its
+    /// worker. Each duration ends when the bridge learns that the event has arrived at its worker.
+    pub delivery: Histogram,
     /// The durations from the arrival of an event at its worker to the release of the event. Each duration begins when
     /// the bridge learns of the arrival, and ends when the bridge learns of the release.
     pub held: Histogram,

@@ -427,10 +427,11 @@ impl EventState {
 }
 
 /// Counts an event as delivered, because it has arrived at its worker. If the event's trace still exists, also records
-/// the time since the event's first segment.
+/// the times since the event's first and last segment.
 fn delivered(now: Time, done: Credited, counters: &mut Counters, traces: &mut TraceBuffer) {
     counters.delivered += 1;
-    if let Some(took) = traces.delivered(now, done.tag) {
-        counters.latency.add(took);
+    if let Some([since_first, since_last]) = traces.delivered(now, done.tag) {
+        counters.latency.add(since_first);
+        counters.delivery.add(since_last);
     }
 }

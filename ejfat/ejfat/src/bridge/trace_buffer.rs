@@ -86,12 +86,13 @@ impl TraceBuffer {
         }
     }
 
-    /// Notes that an event arrived at its worker. Returns the time since the event's first segment, in nanoseconds.
-    pub(super) fn delivered(&mut self, now: Time, tag: u32) -> Option<u64> {
+    /// Notes that an event arrived at its worker. Returns the times since the event's first and last segment, in
+    /// nanoseconds.
+    pub(super) fn delivered(&mut self, now: Time, tag: u32) -> Option<[u64; 2]> {
         let trace = self.get(tag)?;
         trace.delivered = Some(now);
         trace.outcome = EventOutcome::Delivered;
-        Some(now.0.saturating_sub(trace.at.0))
+        Some([trace.at, trace.last].map(|since| now.0.saturating_sub(since.0)))
     }
 
     /// Notes that a worker released an event. Returns the time since the event arrived at the worker, in nanoseconds.
