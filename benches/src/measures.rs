@@ -30,9 +30,46 @@ pub(crate) struct Comparison {
     pub(crate) name: String,
     /// Contenders of the measure by their place.
     pub(crate) ours: usize,
-    pub(crate) reference: Option<usize>,
+    pub(crate) reference: Option<Reference>,
     pub(crate) target: Target,
     pub(crate) aim: Option<Target>,
+}
+
+/// What a figure is divided by.
+#[derive(Clone, Debug)]
+pub(crate) enum Reference {
+    /// The figure of the contender with this place.
+    Contender(usize),
+    /// The rate in GiB/s that the cores permit, which is that of the busiest one.
+    Bound(Vec<Core>),
+}
+
+/// What one core has to do for each GiB, by what it takes other contenders in the same repeat. Their CPU times are in
+/// seconds per GiB.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    pub(crate) name: &'static str,
+    /// Contenders by their place, each with the end that does this part: 0 is the near end, 1 the far one.
+    pub(crate) parts: Vec<(usize, usize)>,
+}
+
+impl Reference {
+    pub(crate) fn contender(&self) -> Option<usize> {
+        match self {
+            Self::Contender(place) => Some(*place),
+            Self::Bound(_) => None,
+        }
+    }
+
+    /// The places of the contenders that are measured for it.
+    pub(crate) fn places(&self) -> Vec<usize> {
+        match self {
+            Self::Contender(place) => vec![*place],
+            Self::Bound(cores) => {
+                cores.iter().flat_map(|core| &core.parts).map(|(place, _)| *place).collect()
+            }
+        }
+    }
 }
 
 /// Contenders that take turns within each repeat, and rows about them.
@@ -108,7 +145,21 @@ impl Builder {
         target: Target,
         aim: impl Into<Option<Target>>,
     ) {
-        let (name, reference, aim) = (name.into(), reference.into(), aim.into());
+        let reference = reference.into().map(Reference::Contender);
+        let (name, aim) = (name.into(), aim.into());
+        self.rows.push(Comparison { name, ours, reference, target, aim });
+    }
+
+    /// A row whose reference is the rate that the busiest of `cores` permits.
+    fn bounded(
+        &mut self,
+        name: impl Into<String>,
+        ours: usize,
+        cores: impl Into<Vec<Core>>,
+        target: Target,
+        aim: impl Into<Option<Target>>,
+    ) {
+        let (name, reference, aim) = (name.into(), Some(Reference::Bound(cores.into())), aim.into());
         self.rows.push(Comparison { name, ours, reference, target, aim });
     }
 
@@ -316,7 +367,9 @@ mod tests {
         for measure in all {
             let Measure::Turns(turns) = measure else { continue };
             let all = turns.contenders.len();
-            assert!(turns.rows.iter().all(|row| row.ours < all && row.reference.is_none_or(|at| at < all)));
+            let references = turns.rows.iter().filter_map(|row| row.reference.as_ref());
+            let places = references.flat_map(Reference::places).chain(turns.rows.iter().map(|row| row.ours));
+            assert!(places.max() < Some(all));
         }
     }
 }

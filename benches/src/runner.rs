@@ -6,12 +6,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use naa_measure::{
     TextTable, number,
     row::{Row, Target},
+    stats::median,
 };
 
 use crate::{
     child::{Pair, Sample},
     idle,
-    measures::{Comparison, Contender, Cpu, Measure, Turns},
+    measures::{Comparison, Contender, Core, Cpu, Measure, Reference, Turns},
     placement::CpuPlacement,
     side::Effort,
 };
@@ -64,7 +65,10 @@ fn take_turns(
     let RunConfig { repeats, effort, placement, .. } = config;
     let rows: Vec<_> =
         turns.rows.iter().filter(|row| only.is_none_or(|text| row.name.contains(text))).collect();
-    let needed = |place: &usize| rows.iter().any(|row| row.ours == *place || row.reference == Some(*place));
+    let needed = |place: &usize| {
+        let of = |row: &&&Comparison| row.reference.as_ref().map_or(Vec::new(), Reference::places);
+        rows.iter().any(|row| row.ours == *place || of(&row).contains(place))
+    };
     let places: Vec<_> = (0..turns.contenders.len()).filter(needed).collect();
     progress.say(&rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join("; "));
     let mut pairs = Vec::new();
@@ -96,18 +100,19 @@ fn take_turns(
 
 /// The row itself, and those about CPU time.
 fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[String]) -> Vec<Row> {
-    let figure = |name: &str, reference, unit, target, of: &dyn Fn(&Sample) -> f64| {
-        let values = |place: usize| samples[place].iter().map(of);
-        match reference {
-            Some(reference) => {
-                let pairs: Vec<_> = values(row.ours).zip(values(reference)).collect();
-                Row::compared(name, unit, target, &pairs)
-            }
-            None => Row::alone(name, unit, target, &values(row.ours).collect::<Vec<_>>()),
-        }
+    let figure = |name: &str, reference: Option<&Reference>, unit, target, of: &dyn Fn(&Sample) -> f64| {
+        let values = |place: usize| samples[place].iter().map(of).collect::<Vec<_>>();
+        let ours = values(row.ours);
+        let references = match reference {
+            Some(Reference::Contender(place)) => values(*place),
+            Some(Reference::Bound(cores)) => (0..ours.len()).map(|at| rate(cores, samples, at)).collect(),
+            None => return Row::alone(name, unit, target, &ours),
+        };
+        Row::compared(name, unit, target, &ours.into_iter().zip(references).collect::<Vec<_>>())
     };
-    let main = figure(&row.name, row.reference, turns.unit, row.target, &|sample| sample.value);
-    let mut remark: Vec<_> = [Some(row.ours), row.reference]
+    let main = figure(&row.name, row.reference.as_ref(), turns.unit, row.target, &|sample| sample.value);
+    let reference = row.reference.as_ref().and_then(Reference::contender);
+    let mut remark: Vec<_> = [Some(row.ours), reference]
         .into_iter()
         .flatten()
         .map(|place| remarks[place].clone())
@@ -118,8 +123,9 @@ fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[
         let about = |(end, what): (usize, &&str)| {
             let name = format!("{}: CPU of {what}", row.name);
             let has_it = |place: &usize| end < 2 || turns.contenders[*place].beside.is_some();
-            let reference = row.reference.filter(has_it);
-            figure(&name, reference, unit, Target::Report, &|sample| sample.cpu[end] * per_second).detail()
+            let reference = reference.filter(has_it).map(Reference::Contender);
+            figure(&name, reference.as_ref(), unit, Target::Report, &|sample| sample.cpu[end] * per_second)
+                .detail()
         };
         ends.iter().enumerate().map(about).collect()
     });
@@ -132,8 +138,29 @@ fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[
         let beside = if reference.is_empty() { String::new() } else { format!(", reference {reference}") };
         remark.insert(0, format!("CPU {} {unit}{beside}", both(|row| row.ours)));
     }
+    if let Some(Reference::Bound(cores)) = &row.reference {
+        remark.push(format!("the bound is the busiest core's: {}", parts(cores, samples)));
+    }
     let main = main.aiming(row.aim).remarked(remark.join("; "));
     std::iter::once(main).chain(cpu).collect()
+}
+
+/// The rate in GiB/s at which the busiest core has nothing left, in one repeat.
+fn rate(cores: &[Core], samples: &[Vec<Sample>], repeat: usize) -> f64 {
+    let seconds = |core: &Core| core.parts.iter().map(|&(place, end)| samples[place][repeat].cpu[end]).sum();
+    1.0 / cores.iter().map(seconds).fold(0.0, f64::max)
+}
+
+/// What each core has to do, in words.
+fn parts(cores: &[Core], samples: &[Vec<Sample>]) -> String {
+    let part = |&(place, end): &(usize, usize)| {
+        let seconds: Vec<_> = samples[place].iter().map(|sample| sample.cpu[end]).collect();
+        median(&seconds).map_or("-".to_owned(), number)
+    };
+    let core = |core: &Core| {
+        format!("{} {} s/GiB", core.name, core.parts.iter().map(part).collect::<Vec<_>>().join("+"))
+    };
+    cores.iter().map(core).collect::<Vec<_>>().join(", ")
 }
 
 /// What is being measured, on standard error: a bar on a terminal, lines elsewhere.

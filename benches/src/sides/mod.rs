@@ -187,8 +187,8 @@ pub(crate) enum Near {
     EventsThrough(ejfat::Load, ejfat::Figure, ejfat::By),
     /// The same through a bridge, counted by its worker.
     EventsBridged(ejfat::Load, ejfat::Figure),
-    /// Microseconds from an event's first segment to its delivery.
-    EventLatency(ejfat::Load, ejfat::Part),
+    /// Microseconds until an event is delivered.
+    EventLatency(ejfat::Load, ejfat::Timed, ejfat::Part),
     /// Per cent of a core that the far end takes while it waits for events.
     EventWatch,
     /// MiB that a flood adds to the far end.
@@ -250,8 +250,8 @@ impl Near {
             Self::EventsBridged(load, figure) => {
                 Box::new(ejfat::Source::bridged(load, figure, towards()?, beside()?)?)
             }
-            Self::EventLatency(load, part) => {
-                Box::new(ejfat::Latency::connect(load, part, towards()?, beside()?)?)
+            Self::EventLatency(load, timed, part) => {
+                Box::new(ejfat::Latency::connect(load, timed, part, towards()?, beside()?)?)
             }
             Self::EventWatch => Box::new(ejfat::Watch::connect(towards()?)?),
             Self::EventFlood => Box::new(ejfat::Flood::connect(towards()?)?),

@@ -20,9 +20,10 @@ use ejfat_bridge::{Bridge, BridgeConfig, BridgeHandle, Snapshot};
 use naa_server::{Config, Server, functions};
 
 use super::{
-    BUFFER, BridgeDelivery, Figure, Load, Part, Source,
-    control::{Ask, SinkReport, answer_with},
+    BUFFER, BridgeDelivery, Figure, Load, Part, Source, Timed,
+    control::{Ask, Latencies, SinkReport, answer_with},
     sink::TIMEOUT,
+    source::GIB,
 };
 use crate::{
     side::{Effort, Measure, Work},
@@ -46,13 +47,13 @@ pub(super) fn socket(bridge: SocketAddr) -> PathBuf {
 pub(in crate::sides) fn serve(delivery: BridgeDelivery) -> anyhow::Result<(SocketAddr, Running)> {
     let watched = Arc::<OnceLock<BridgeHandle>>::default();
     let handle = watched.clone();
-    let mut before = Histogram::default();
+    let mut before = bridge::Counters::default();
     let address = answer_with(move |ask| {
         let handle = handle.get().context("there is no bridge yet")?;
         let mut report = SinkReport::now()?;
         match ask {
-            Ask::Begin(_) => before = settled(handle).events.latency,
-            Ask::Look => report.latency = latency(&fresh(handle).events.latency.since(&before)),
+            Ask::Begin(_) => before = settled(handle).events,
+            Ask::Look => report.latencies = latencies(&fresh(handle).events, &before),
             Ask::End { .. } | Ask::To(_) => {}
         }
         Ok(report)
@@ -110,6 +111,14 @@ fn settled(handle: &BridgeHandle) -> Snapshot {
     }
 }
 
+/// How long events took that were delivered since the counters were `before`.
+fn latencies(now: &bridge::Counters, before: &bridge::Counters) -> Option<Latencies> {
+    Some(Latencies {
+        since_first_segment: latency(&now.latency.since(&before.latency))?,
+        since_last_segment: latency(&now.delivery.since(&before.delivery))?,
+    })
+}
+
 /// p50 and p99 in microseconds, within the steps of histograms.
 fn latency(of: &Histogram) -> Option<[f64; 2]> {
     let micros = |part| of.quantile(part).map(|nanos| nanos as f64 / 1e3);
@@ -117,39 +126,49 @@ fn latency(of: &Histogram) -> Option<[f64; 2]> {
 }
 
 /// Events at a rate that every way can take.
-const RATE: f64 = (1u64 << 30) as f64;
+const RATE: f64 = GIB;
 const TRIES: u32 = 3;
 
-/// Microseconds from the first segment to the delivery, at 1 GiB/s.
+/// Microseconds to the delivery.
 #[derive(Debug)]
 pub(in crate::sides) struct Latency {
     source: Source,
+    timed: Timed,
     part: Part,
 }
 
 impl Latency {
     pub(in crate::sides) fn connect(
         load: Load,
+        timed: Timed,
         part: Part,
         bridge: SocketAddr,
         worker: SocketAddr,
     ) -> anyhow::Result<Self> {
-        Ok(Self { source: Source::bridged(load, Figure::Bytes, bridge, worker)?, part })
+        Ok(Self { source: Source::bridged(load, Figure::Bytes, bridge, worker)?, timed, part })
     }
 }
 
 impl Measure for Latency {
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
+        let rate = match self.timed {
+            Timed::SinceFirst => RATE,
+            Timed::SinceLast => self.source.highest(effort)? / 2.0,
+        };
         let mut tries = 0;
         loop {
             tries += 1;
             self.source.settle()?;
-            let trial = self.source.send(Some(RATE), effort.seconds)?;
-            let [p50, p99] = self.source.latency()?.context("no event was delivered")?;
+            let trial = self.source.send(Some(rate), effort.seconds)?;
+            let latencies = self.source.latencies()?.context("no event was delivered")?;
+            let [p50, p99] = match self.timed {
+                Timed::SinceFirst => latencies.since_first_segment,
+                Timed::SinceLast => latencies.since_last_segment,
+            };
             // A busy machine loses some events at any rate. The latency of the others counts nevertheless.
             if !trial.lost || tries == TRIES {
                 let value = if self.part == Part::P50 { p50 } else { p99 };
-                return Ok(Work { value, amount: trial.arrived * effort.seconds / RATE });
+                return Ok(Work { value, amount: trial.arrived * effort.seconds / GIB });
             }
         }
     }

@@ -41,11 +41,18 @@ pub(super) struct SinkReport {
     pub(super) events: u64,
     /// When the last of them was there, by [`clock`]; 0: none came.
     pub(super) last: u64,
-    /// Microseconds from an event's first segment to its delivery, p50 and p99, if it is known.
-    pub(super) latency: Option<[f64; 2]>,
+    /// How long events took to their delivery, if it is known.
+    pub(super) latencies: Option<Latencies>,
     /// Seconds so far.
     pub(super) cpu: f64,
     pub(super) resident_kib: f64,
+}
+
+/// Times until events are known to have been delivered in microseconds, each p50 and p99.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Latencies {
+    pub(super) since_first_segment: [f64; 2],
+    pub(super) since_last_segment: [f64; 2],
 }
 
 /// How a buffer receives.
@@ -156,7 +163,7 @@ impl SinkReport {
     /// What processes know of themselves.
     pub(super) fn now() -> anyhow::Result<Self> {
         let resident_kib = cpu::resident_kib(std::process::id())?;
-        Ok(Self { events: 0, last: 0, latency: None, cpu: cpu::time()?, resident_kib })
+        Ok(Self { events: 0, last: 0, latencies: None, cpu: cpu::time()?, resident_kib })
     }
 }
 

@@ -104,6 +104,15 @@ pub(crate) enum BridgeDelivery {
     Cut,
 }
 
+/// Which time of events is measured, and at which rate they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Timed {
+    /// From the first segment to the delivery, at 1 GiB/s.
+    SinceFirst,
+    /// From the last segment to the delivery, at half of the highest rate without loss.
+    SinceLast,
+}
+
 /// Which part of latencies is below the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Part {

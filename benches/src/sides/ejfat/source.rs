@@ -13,7 +13,7 @@ use roce_udp::free_loopback;
 
 use super::{
     By, Figure, Load,
-    control::{Ask, Control, Manner, State, clock},
+    control::{Ask, Control, Latencies, Manner, State, clock},
     search::{Found, Trial, highest},
     sink,
 };
@@ -22,7 +22,8 @@ use crate::{
     side::{Effort, Measure, Work},
 };
 
-const GIB: f64 = (1u64 << 30) as f64;
+/// Bytes of a GiB.
+pub(super) const GIB: f64 = (1u64 << 30) as f64;
 /// A trial takes so much of a repeat.
 const TRIAL: f64 = 0.3;
 /// Where nothing arrives whole somebody else had the cores, for a moment perhaps.
@@ -142,19 +143,23 @@ impl Source {
     pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         let bridge = self.bridge.as_mut().context("there is no bridge")?;
         bridge.ask(Ask::Begin(self.manner))?;
+        self.lossy = false;
         Ok(())
     }
 
-    /// Microseconds from the first segment to the delivery since [`Self::settle`], p50 and p99, if it is a bridge.
-    pub(super) fn latency(&mut self) -> anyhow::Result<Option<[f64; 2]>> {
+    /// How long events took since [`Self::settle`], if it is a bridge.
+    pub(super) fn latencies(&mut self) -> anyhow::Result<Option<Latencies>> {
         let bridge = self.bridge.as_mut().context("there is no bridge")?;
-        Ok(bridge.ask(Ask::Look)?.latency)
+        Ok(bridge.ask(Ask::Look)?.latencies)
     }
 
-    /// CPU seconds of both ends.
-    fn cpus(&mut self) -> anyhow::Result<[f64; 2]> {
-        let far = self.bridge.as_mut().unwrap_or(&mut self.control);
-        Ok([cpu::time()?, far.ask(Ask::Look)?.cpu])
+    /// CPU seconds of the sender, of the bridge if there is one, and of what receives.
+    fn cpus(&mut self) -> anyhow::Result<Vec<f64>> {
+        let mut cpus = vec![cpu::time()?];
+        for far in self.bridge.iter_mut().chain([&mut self.control]) {
+            cpus.push(far.ask(Ask::Look)?.cpu);
+        }
+        Ok(cpus)
     }
 
     /// How the buffer receives most.
@@ -180,6 +185,13 @@ impl Source {
         }
         bail!("events are lost at any rate: this machine is too busy to measure")
     }
+
+    /// The highest rate at which nothing is lost, in bytes per second.
+    pub(super) fn highest(&mut self, effort: &Effort) -> anyhow::Result<f64> {
+        let found = self.search(effort.seconds * TRIAL)?;
+        self.known = Some(found.rate);
+        Ok(found.rate)
+    }
 }
 
 impl Measure for Source {
@@ -197,25 +209,26 @@ impl Measure for Source {
         if is_bridged {
             self.settle()?;
         }
-        let (begin, before) = (Instant::now(), self.cpus()?);
+        let before = self.cpus()?;
         self.send(rate, seconds)?;
-        let (after, took) = (self.cpus()?, begin.elapsed().as_secs_f64());
-        let [near, far] = [0, 1].map(|end| (after[end] - before[end]) / took);
+        let after = self.cpus()?;
+        let busy = |(after, before): (&f64, &f64)| format!("{:.0} %", (after - before) / seconds * 100.0);
+        let busy = after.iter().zip(&before).map(busy).collect::<Vec<_>>().join(", ");
         let limit = if found.unpaced { "the sender limits" } else { "the receiving end limits" };
-        let report = format!("{limit}: cores busy {:.0} % and {:.0} %", near * 100.0, far * 100.0);
-        let latency = if is_bridged { self.latency()? } else { None };
-        Ok(latency.map_or(report.clone(), |[p50, p99]| {
+        let ends = if is_bridged { "sender, bridge and worker" } else { "sender and receiver" };
+        let report = format!("{limit}: {ends} take {busy} of a core");
+        let latencies = if is_bridged { self.latencies()? } else { None };
+        Ok(latencies.map_or(report.clone(), |Latencies { since_first_segment: [p50, p99], .. }| {
             format!("{report}; first segment to delivered p50 {p50:.0} us, p99 {p99:.0} us")
         }))
     }
 
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
         let before = self.sent;
-        let found = self.search(effort.seconds * TRIAL)?;
-        self.known = Some(found.rate);
+        let rate = self.highest(effort)?;
         let value = match self.figure {
-            Figure::Bytes => found.rate / GIB,
-            Figure::Events => found.rate / self.load.event as f64 / 1e3,
+            Figure::Bytes => rate / GIB,
+            Figure::Events => rate / self.load.event as f64 / 1e3,
         };
         Ok(Work { value, amount: (self.sent - before) as f64 / GIB })
     }
@@ -250,9 +263,12 @@ mod tests {
             let (worker, _running) = serve_worker(load, delivery, far).unwrap();
             let mut source = Source::bridged(load, Figure::Bytes, far, worker).unwrap();
             source.settle().unwrap();
-            assert_eq!(source.latency().unwrap(), None);
+            assert_eq!(source.latencies().unwrap(), None);
             source.send(Some(20e6), 0.05).unwrap();
-            assert!(source.latency().unwrap().is_some_and(|[p50, p99]| 0.0 < p50 && p50 <= p99));
+            let latencies = source.latencies().unwrap().unwrap();
+            for [p50, p99] in [latencies.since_first_segment, latencies.since_last_segment] {
+                assert!(0.0 < p50 && p50 <= p99);
+            }
             arrive(source);
         }
         #[cfg(feature = "zeromq")]
