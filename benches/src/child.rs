@@ -155,7 +155,7 @@ impl Pair {
         for other in [&mut self.far, &mut self.beside].into_iter().flatten() {
             other.order::<()>(Order::Begin)?;
         }
-        let Done { work, cpu: near } = self.near.order(Order::Run(*effort))?;
+        let Done { work, cpu: near, measured } = self.near.order(Order::Run(*effort))?;
         let mut cpu = [near, 0.0, 0.0];
         for (other, cpu) in [&mut self.far, &mut self.beside].into_iter().zip(&mut cpu[1..]) {
             if let Some(other) = other {
@@ -163,6 +163,7 @@ impl Pair {
             }
         }
         self.signal_far(Signal::SIGSTOP)?;
-        Ok(Sample { value: work.value, cpu: cpu.map(|seconds| seconds / work.amount) })
+        let cpu = measured.unwrap_or_else(|| cpu.map(|seconds| seconds / work.amount));
+        Ok(Sample { value: work.value, cpu })
     }
 }

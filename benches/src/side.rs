@@ -72,6 +72,8 @@ pub(crate) struct Done {
     pub(crate) work: Work,
     /// CPU seconds of this end.
     pub(crate) cpu: f64,
+    /// What [`Measure::cpu`] returns.
+    pub(crate) measured: Option<[f64; 3]>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -90,6 +92,12 @@ pub(crate) trait Measure {
     }
 
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work>;
+
+    /// CPU seconds per unit of work of the near end, the far end, and what the far end passes on to. `None`: those of the
+    /// whole [`run`](Self::run).
+    fn cpu(&self) -> Option<[f64; 3]> {
+        None
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -127,7 +135,7 @@ fn measure(near: sides::Near, to: sides::Ends) -> anyhow::Result<()> {
         Order::Run(effort) => {
             let begin = cpu::time()?;
             let work = near.run(&effort)?;
-            answer(&Done { work, cpu: cpu::time()? - begin })
+            answer(&Done { work, cpu: cpu::time()? - begin, measured: near.cpu() })
         }
         Order::Begin | Order::End => answer(&()),
     })

@@ -53,8 +53,8 @@ pub(in crate::sides) fn serve(delivery: BridgeDelivery) -> anyhow::Result<(Socke
         let mut report = SinkReport::now()?;
         match ask {
             Ask::Begin(_) => before = settled(handle).events,
-            Ask::Look => report.latencies = latencies(&fresh(handle).events, &before),
-            Ask::End { .. } | Ask::To(_) => {}
+            Ask::Latencies => report.latencies = latencies(&fresh(handle).events, &before),
+            Ask::End { .. } | Ask::To(_) | Ask::Look => {}
         }
         Ok(report)
     })?;

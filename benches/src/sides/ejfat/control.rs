@@ -31,8 +31,10 @@ pub(super) enum Ask {
     End { events: u64 },
     /// Relay to there.
     To(SocketAddr),
-    /// CPU time and memory so far; of a bridge also how long events took since it began.
+    /// CPU time and memory so far.
     Look,
+    /// The same, and how long events took through a bridge since it began.
+    Latencies,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -41,7 +43,7 @@ pub(super) struct SinkReport {
     pub(super) events: u64,
     /// When the last of them was there, by [`clock`]; 0: none came.
     pub(super) last: u64,
-    /// How long events took to their delivery, if it is known.
+    /// How long events took to their delivery, if it is asked for and known.
     pub(super) latencies: Option<Latencies>,
     /// Seconds so far.
     pub(super) cpu: f64,
@@ -152,7 +154,7 @@ pub(super) fn answer_at(
             }
             Ask::End { events } => report.events = state.arrived(before, events),
             Ask::To(address) => relay(address)?,
-            Ask::Look => {}
+            Ask::Look | Ask::Latencies => {}
         }
         report.last = state.last();
         Ok(report)

@@ -48,6 +48,8 @@ pub(in crate::sides) struct Source {
     manner: Manner,
     known: Option<f64>,
     sent: u64,
+    /// CPU seconds per GiB of the ends at the rate that was found last, where nothing was lost.
+    cpu: Option<[f64; 3]>,
 }
 
 impl Source {
@@ -67,6 +69,7 @@ impl Source {
             manner,
             known: None,
             sent: 0,
+            cpu: None,
         })
     }
 
@@ -150,7 +153,7 @@ impl Source {
     /// How long events took since [`Self::settle`], if it is a bridge.
     pub(super) fn latencies(&mut self) -> anyhow::Result<Option<Latencies>> {
         let bridge = self.bridge.as_mut().context("there is no bridge")?;
-        Ok(bridge.ask(Ask::Look)?.latencies)
+        Ok(bridge.ask(Ask::Latencies)?.latencies)
     }
 
     /// CPU seconds of the sender, of the bridge if there is one, and of what receives.
@@ -160,6 +163,27 @@ impl Source {
             cpus.push(far.ask(Ask::Look)?.cpu);
         }
         Ok(cpus)
+    }
+
+    /// CPU seconds per GiB of the ends while events are sent at a rate, or `None` if some are lost each time. The search
+    /// for the rate loses events, which cost less than those that arrive.
+    fn lossless_cpu(&mut self, rate: f64, seconds: f64) -> anyhow::Result<Option<[f64; 3]>> {
+        for _ in 0..SEARCHES {
+            if self.bridge.is_some() {
+                self.settle()?;
+            }
+            let (sent, before) = (self.sent, self.cpus()?);
+            let trial = self.send(Some(rate), seconds)?;
+            if !trial.lost {
+                let (after, gib) = (self.cpus()?, (self.sent - sent) as f64 / GIB);
+                let mut cpu = [0.0; 3];
+                for (cpu, (after, before)) in cpu.iter_mut().zip(after.iter().zip(&before)) {
+                    *cpu = (after - before) / gib;
+                }
+                return Ok(Some(cpu));
+            }
+        }
+        Ok(None)
     }
 
     /// How the buffer receives most.
@@ -226,11 +250,16 @@ impl Measure for Source {
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work> {
         let before = self.sent;
         let rate = self.highest(effort)?;
+        self.cpu = self.lossless_cpu(rate, effort.seconds * TRIAL)?;
         let value = match self.figure {
             Figure::Bytes => rate / GIB,
             Figure::Events => rate / self.load.event as f64 / 1e3,
         };
         Ok(Work { value, amount: (self.sent - before) as f64 / GIB })
+    }
+
+    fn cpu(&self) -> Option<[f64; 3]> {
+        self.cpu
     }
 }
 
