@@ -48,7 +48,7 @@ fn a_packet_without_room_for_the_acknowledgement_is_too_short() {
 fn exactly_the_requests_can_carry_an_acknowledgement() {
     for opcode in 0..=u8::MAX {
         let request = opcode.wrapping_sub(CARRIES_ACK) <= opcode::READ_REQUEST;
-        assert_eq!(carrier(opcode), request.then(|| opcode & 0x3f), "opcode {opcode:#04x}");
+        assert_eq!(carrier(opcode), request.then_some(opcode & 0x3f), "opcode {opcode:#04x}");
         assert!(carrier(opcode).is_none() || info(opcode).is_none(), "opcode {opcode:#04x} has two meanings");
     }
 }
