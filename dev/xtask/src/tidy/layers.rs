@@ -72,6 +72,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "mrsp",
             "ejfat",
             "naa-region",
+            "roce-udp",
             "naa-provider",
             "naa-host",
             "naa-events",
