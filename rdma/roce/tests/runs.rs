@@ -230,9 +230,12 @@ fn a_run_of_responses_ends_when_the_read_is_repeated() {
     assert_eq!(pair.a.got(50 * MTU), pair.b.own(50 * MTU));
 }
 
+/// What ends a run, and the packets that its end sends after that.
+type Ending = (fn(&mut Pair), &'static [&'static str]);
+
 #[test]
 fn a_run_of_responses_ends_with_its_queue_pair_its_region_and_its_right_to_read() {
-    let ends: [(fn(&mut Pair), &[&str]); 3] = [
+    let endings: [Ending; 3] = [
         (|pair| pair.b.endpoint.destroy_qp(pair.b.qp).unwrap(), &[]),
         (|pair| _ = pair.b.endpoint.dereg_mr(pair.b.keys.lkey).unwrap(), &["NAK_ACCESS"]),
         (
@@ -240,7 +243,7 @@ fn a_run_of_responses_ends_with_its_queue_pair_its_region_and_its_right_to_read(
             &["NAK_ACCESS"],
         ),
     ];
-    for (end, expected) in ends {
+    for (end, expected) in endings {
         let mut pair = in_a_response_run();
         end(&mut pair);
         pair.transmit();

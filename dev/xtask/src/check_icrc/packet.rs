@@ -145,7 +145,11 @@ impl<'a> Packet<'a> {
         }
         // Embedded peers give one of these bits a meaning between themselves. Captures are of foreign peers.
         if bth[4] & 0x3f != 0 || bth[8] & 0x7f != 0 {
-            return Err(format!("reserved bits {:#04x} and {:#04x} of the BTH", bth[4] & 0x3f, bth[8] & 0x7f));
+            return Err(format!(
+                "reserved bits {:#04x} and {:#04x} of the BTH",
+                bth[4] & 0x3f,
+                bth[8] & 0x7f
+            ));
         }
         if let Some((syndrome, _)) = self.aeth {
             let known = syndrome < 0x40 || (0x60..=0x64).contains(&syndrome);
