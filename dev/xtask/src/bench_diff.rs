@@ -21,7 +21,7 @@ Examples:
 
 In each round every bench runs once before and once after, one right behind the other, for a quarter of a second each.
 The change is the median of the rounds' ratios, and the spread is the distance of these ratios' quartiles. A change
-that is larger than its spread is called faster or slower; one bench in twenty is called so by chance, so measure it
+that is larger than its spread is called faster or slower; a few benches are called so by chance, so measure those
 again with more rounds. A revision compared with itself shows what the machine and the place of code in memory do.
 Nothing else should run meanwhile.";
 
