@@ -90,12 +90,14 @@ fn c_libraries_are_compared_with_the_rust_api() {
 fn the_bridge_is_compared_with_what_is_left_out_or_taken_instead() {
     let rows = rows_of(&["bridge"], "1 MiB events, store, vs");
     let rows = with_target(&rows);
-    let with_zeromq = [">= 0.5", ">= 1.5"];
+    let with_zeromq = [">= 0.85", ">= 1.15"];
     assert_eq!(
         texts(rows.iter().copied(), "target"),
         with_zeromq[..if cfg!(feature = "zeromq") { 2 } else { 1 }]
     );
     assert!(have_ratios(rows.iter().copied()), "{rows:?}");
+    let rows = rows_of(&["bridge"], "last segment received");
+    assert_eq!((texts(&rows, "target"), &rows[0]["unit"]), (vec!["<= 1000.0"], &"us".into()));
     let rows = rows_of(&["bridge"], "MTU 9000");
     let ends = texts(&rows, "measure");
     for end in ["CPU of bridge", "CPU of worker"] {
