@@ -137,8 +137,6 @@ pub(crate) struct HostConnection {
     taken: [Wc; BATCH],
     /// The indexes of the completions in `taken` that are not handled yet.
     fresh: std::ops::Range<usize>,
-    /// True if the last poll emptied the completion queue, and its completions were not all handled yet.
-    emptied: bool,
     /// A CM event that was taken and is handled after the completions.
     event: Option<CmEvent>,
     /// Memory for a received message, followed by memory for a message to send.
@@ -194,7 +192,6 @@ impl HostConnection {
             alarm: None,
             taken: [Wc::EMPTY; BATCH],
             fresh: 0..0,
-            emptied: false,
             event: None,
             messages: pd.reg_mr(&memory, Access::LOCAL)?,
             message_bytes,
@@ -214,7 +211,7 @@ impl HostConnection {
             let _ = self.channel.destroy_id(id);
         }
         (self.qp, self.gone, self.waited, self.fresh) = (Some(Arc::new(qp)), None, false, 0..0);
-        (self.emptied, self.event) = (false, None);
+        self.event = None;
         self.grace = None;
         self.generation += 1;
         Ok(())
@@ -299,15 +296,11 @@ impl HostConnection {
                 }
                 continue;
             }
-            if !self.emptied {
-                let count = self.poll()?;
-                self.emptied = count < BATCH;
-                if count > 0 {
-                    self.fresh = 0..count;
-                    continue;
-                }
+            let count = self.poll()?;
+            if count > 0 {
+                self.fresh = 0..count;
+                continue;
             }
-            self.emptied = false;
             let event = self.event.take();
             if event.as_ref().is_some_and(|event| Some(event.id()) != self.id) {
                 // A CM event whose connection ID is not `self.id` belongs to an earlier connection and is ignored.
