@@ -221,7 +221,8 @@ fn holds(start: u64, length: u32, at: u64, len: usize) -> bool {
 }
 
 fn rule(packet: &Packet<'_>) -> Rule {
-    match opcode::info(packet.bth.opcode).map(|info| info.operation) {
+    let request = opcode::carrier(packet.bth.opcode).unwrap_or(packet.bth.opcode);
+    match opcode::info(request).map(|info| info.operation) {
         Some(Operation::Send | Operation::ReadResponse) => Rule::Local,
         Some(Operation::Write) => Rule::Remote,
         _ => Rule::Nothing,
