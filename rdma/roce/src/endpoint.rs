@@ -101,19 +101,6 @@ impl Endpoint {
         &self.shared.counters
     }
 
-    /// Handles one datagram. A packet that is not executed is counted, answered according to the protocol, and passed
-    /// to `observer`.
-    pub fn handle_datagram(
-        &mut self,
-        now: Time,
-        meta: &DatagramMeta,
-        datagram: &[u8],
-        memory: &mut dyn RegionWriter,
-        observer: &mut dyn Observer,
-    ) {
-        self.handle_one(now, meta, datagram, memory, observer);
-    }
-
     /// Handles the datagrams of one super-packet from the first to the second address of `path`, each with its index in the
     /// super-packet. The effect is the same as if [`Self::handle_datagram`] were called for one datagram after the other.
     /// MIDDLE packets that follow each other take less time, because what they have in common is looked up once.
@@ -129,7 +116,7 @@ impl Endpoint {
         let mut datagrams = datagrams.into_iter().peekable();
         while let Some((index, datagram)) = datagrams.next() {
             let meta = DatagramMeta { from, to, index };
-            if self.handle_one(now, &meta, datagram, memory, observer) {
+            if self.handle_datagram(now, &meta, datagram, memory, observer) {
                 self.handle_run(now, path, datagram, &mut datagrams, memory);
             }
         }
@@ -164,8 +151,9 @@ impl Endpoint {
         }
     }
 
-    /// Handles one datagram as [`Self::handle_datagram`] does. Returns true if the datagram was not refused.
-    fn handle_one(
+    /// Handles one datagram, and returns true if it was not refused. A packet that is not executed is counted, answered
+    /// according to the protocol, and passed to `observer`.
+    pub fn handle_datagram(
         &mut self,
         now: Time,
         meta: &DatagramMeta,
@@ -194,7 +182,7 @@ impl Endpoint {
         memory: &mut dyn RegionWriter,
     ) -> Result<(), RefusalCause> {
         let opcode = packet.bth.opcode;
-        let request = if packet.carried.is_some() { opcode & !opcode::CARRIES_ACK } else { opcode };
+        let request = opcode::carrier(opcode).unwrap_or(opcode);
         let info = opcode::info(request).ok_or(Malformed::UnknownOpcode(opcode))?;
         check_bth(&packet.bth)?;
         if info.operation == Operation::UdSend {
