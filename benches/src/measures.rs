@@ -44,7 +44,7 @@ pub(crate) enum Reference {
     Bound(Vec<Core>),
 }
 
-/// What one core has to do for each GiB, by what it takes other contenders in the same repeat. Their CPU times are in
+/// The work of one core for each GiB, as the sum of CPU times of other contenders in the same repeat. The CPU times are in
 /// seconds per GiB.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {

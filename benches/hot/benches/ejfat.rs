@@ -1,7 +1,7 @@
 //! EJFAT's segmenter, reassembler, table look-ups and rewrites: `cargo bench -p naa-hot-paths --bench ejfat`.
 //!
-//! Criterion calls the closure of a bench for each sample, and not at all if the bench is left out. So a closure makes what is expensive
-//! when it is called first.
+//! Criterion calls the closure of a bench for each sample, and does not call it if the bench is left out. The closure therefore makes
+//! expensive objects in its first call.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use naa_hot_paths::ejfat::{Forwarding, Reassembly, Segmenting};

@@ -11,7 +11,7 @@ use mrsp::{
     host::HostConfig,
 };
 
-/// What the C library's buffer has room for.
+/// The largest number of regions for which the buffer of NAAICE's C library has room.
 const REGIONS: u64 = 31;
 
 fn consume<T>(decoded: T) {

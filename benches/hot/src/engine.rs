@@ -165,7 +165,7 @@ impl Pair {
         Some(Self { ends: [a, b], now: 1, transmit, batch })
     }
 
-    /// A WRITE of [`MESSAGE`] bytes until it is completed. `None` if it is not.
+    /// Executes a WRITE of [`MESSAGE`] bytes until it is completed. Returns `None` if it does not complete.
     pub fn write(&mut self) -> Option<()> {
         self.post(Request::Write, MESSAGE)?;
         loop {
@@ -195,7 +195,7 @@ impl Pair {
         a.endpoint.post_send(a.qp, &SendWr { wr_id: 1, op, payload, flags }).ok()
     }
 
-    /// Has an end say what it sends. Returns the number of packets, which are described in `batch`.
+    /// Lets an end describe in `batch` the packets that it sends. Returns their number.
     pub fn describe(&mut self, side: Side, batch: &mut Batch) -> usize {
         self.now += 1000;
         batch.described.clear();
@@ -206,7 +206,7 @@ impl Pair {
         batch.described.len()
     }
 
-    /// Makes datagrams of the packets that an end has described. `None` if the addresses are no flow.
+    /// Makes datagrams of the packets that an end has described. Returns `None` if one address is of IPv4 and the other of IPv6.
     pub fn seal(&mut self, side: Side, batch: &mut Batch) -> Option<()> {
         let [from, to] = self.of(side);
         let flow = Flow::new(self.ends[from].at, self.ends[to].at)?;
@@ -276,7 +276,7 @@ impl Codec {
         Self::of(MTU)
     }
 
-    /// A packet with so many bytes of payload, at most [`MTU`].
+    /// Makes a packet with `bytes` bytes of payload, at most [`MTU`].
     pub fn of(bytes: usize) -> Self {
         let payload = vec![0x5a; bytes];
         let packet = Packet {
@@ -308,7 +308,7 @@ impl Codec {
         Packet::decode(black_box(&self.datagram)).ok()
     }
 
-    /// `None` if it is not the same afterwards.
+    /// Decodes and encodes the packet. Returns `None` if the bytes differ afterwards.
     pub fn run(&mut self) -> Option<()> {
         self.out.clear();
         let packet = Packet::decode(black_box(&self.datagram)).ok()?;
@@ -333,12 +333,12 @@ pub struct Icrc {
 }
 
 impl Icrc {
-    /// The ICRC of a packet with [`MTU`] bytes of payload. `None` if the addresses are no flow.
+    /// The ICRC of a packet with [`MTU`] bytes of payload. Returns `None` if one address is of IPv4 and the other of IPv6.
     pub fn new() -> Option<Self> {
         Self::of(MTU)
     }
 
-    /// The ICRC of a packet with so many bytes of payload. `None` if the addresses are no flow.
+    /// Makes the ICRC of a packet with `bytes` bytes of payload. Returns `None` if one address is of IPv4 and the other of IPv6.
     pub fn of(bytes: usize) -> Option<Self> {
         let flow = Flow::new(address(1), address(2))?;
         let mut datagram = Codec::of(bytes).datagram;
@@ -364,7 +364,7 @@ impl Icrc {
     }
 }
 
-/// What all of it is held against: a copy of as many bytes.
+/// A copy of bytes, which is the reference of the other measurements.
 #[derive(Debug)]
 pub struct Copying {
     from: Vec<u8>,
@@ -372,7 +372,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// A copy of so many bytes.
+    /// Makes a copy of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self { from: vec![0x5a; bytes], to: vec![0; bytes] }
     }

@@ -45,7 +45,7 @@ struct Node {
 struct Net<'a> {
     program: Program<'a>,
     nodes: [Node; 2],
-    /// Whether what arrives at one time arrives as a super-packet.
+    /// True if all datagrams with the same arrival time are handed in as one super-packet.
     merged: bool,
     now: u64,
     order: u64,

@@ -53,7 +53,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(options: &Args) -> Result<ExitCode> {
-    // Looked at first, so that no figures are lost.
+    // The destination is checked before the measurements, because they would be lost if it could not be written.
     let json = options.json.as_deref().map(Json::open).transpose()?;
     let folder = repo::target_dir().join("bench-diff");
     let revision = Revision::find(&options.revision)?;

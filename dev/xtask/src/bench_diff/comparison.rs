@@ -1,4 +1,4 @@
-//! What the rounds come to: which benches moved by more than their spread.
+//! The result of the rounds: which benches moved by more than their spread.
 
 use super::programs::Bench;
 use anyhow::Result;
