@@ -3,7 +3,7 @@
 use std::{hint::black_box, net::SocketAddr};
 
 use roce::{
-    Config, DatagramMeta, Endpoint, Entropy, Piece, QpAttr, RegionId, RegionWriter, Time, Transmit,
+    Config, DatagramMeta, Endpoint, Piece, QpAttr, RegionId, RegionWriter, Time, Transmit,
     icrc::{Flow, IdRule, Solver, WarmFlow, compute},
     opcode,
     psn::Psn,
@@ -13,25 +13,17 @@ use verbs::{
     Access, CqId, Payload, PdId, QpCap, QpInit, QpNum, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge, Wc,
 };
 
+use crate::numbers::Numbers;
+
 /// The bytes of the region of each end, and of the WRITE of [`Pair::write`].
 pub const MESSAGE: usize = 1 << 20;
 /// The path MTU in bytes.
 pub const MTU: usize = 4096;
+/// The maximum number of packets in a super-packet.
+const SUPER_PACKET: usize = 64;
 
 fn address(last: u8) -> SocketAddr {
     ([10, 0, 0, last], ROCE_PORT).into()
-}
-
-/// Numbers that look random.
-#[derive(Debug)]
-pub struct Numbers(pub u32);
-
-impl Entropy for Numbers {
-    fn next_u32(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // The upper bits have the longer periods.
-        self.0.rotate_left(16)
-    }
 }
 
 /// The one region of an end.
@@ -102,7 +94,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends a packet, sealed by its ICRC. Its payload comes from `memory`.
+    /// Appends a packet, sealed by its ICRC. Its payload comes from `memory`. Its IPv4 identification is its index in its
+    /// super-packet.
     fn seal(&mut self, header: &[u8], payload: &[Piece], flow: &Flow, memory: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(header);
@@ -114,7 +107,7 @@ impl Batch {
         let pad = usize::from(pad_of(self.bytes.len() - start));
         self.bytes.resize(self.bytes.len() + pad, 0);
         let (bth, rest) = self.bytes[start..].split_at(Bth::LEN);
-        let icrc = compute(flow, 0, bth, std::iter::once(rest));
+        let icrc = compute(flow, (self.ends.len() % SUPER_PACKET) as u16, bth, std::iter::once(rest));
         self.bytes.extend_from_slice(&icrc);
         self.ends.push(self.bytes.len());
     }
@@ -220,13 +213,15 @@ impl Pair {
         Some(())
     }
 
-    /// Hands the packets of the other end to this one.
+    /// Hands the packets of the other end to this one, as super-packets.
     pub fn receive(&mut self, side: Side, batch: &Batch) {
         let [to, from] = self.of(side);
-        let meta = DatagramMeta { from: self.ends[from].at, to: self.ends[to].at, index: 0 };
-        let to = &mut self.ends[to];
-        for datagram in batch.datagrams() {
-            to.endpoint.handle_datagram(Time(self.now), &meta, datagram, &mut to.bytes, &mut ());
+        let path = [self.ends[from].at, self.ends[to].at];
+        let End { endpoint, bytes, .. } = &mut self.ends[to];
+        let mut datagrams = batch.datagrams().peekable();
+        while datagrams.peek().is_some() {
+            let super_packet = (0..SUPER_PACKET as u16).zip(&mut datagrams);
+            endpoint.handle_super_packet(Time(self.now), path, super_packet, bytes, &mut ());
         }
     }
 

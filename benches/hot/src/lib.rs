@@ -3,4 +3,5 @@
 
 pub mod ejfat;
 pub mod engine;
+pub mod numbers;
 pub mod regions;

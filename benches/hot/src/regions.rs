@@ -3,7 +3,6 @@
 use std::hint::black_box;
 
 use roce::{
-    Entropy as _,
     model::{Decision, Model, PayloadLocation, QpConfig},
     opcode,
     psn::Psn,
@@ -11,7 +10,7 @@ use roce::{
 };
 use verbs::{Access, PdId};
 
-use crate::engine::Numbers;
+use crate::numbers::Numbers;
 
 const QP: u32 = 7;
 const PD: PdId = PdId(1);
@@ -40,7 +39,7 @@ impl Regions {
             order.push((address, keys.rkey));
         }
         for at in 1..count {
-            order.swap(at, numbers.next_u32() as usize % (at + 1));
+            order.swap(at, numbers.below(at + 1));
         }
         let psn = Psn::new(0);
         model.connect(QP, QpConfig { psn, pd: PD, mtu: 4096, reads: 1, receive: 64 });

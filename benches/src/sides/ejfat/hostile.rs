@@ -7,7 +7,7 @@ use std::{
 };
 
 use ejfat::wire::{LbHeader, ReHeader};
-use naa_hot_paths::ejfat::Numbers;
+use naa_hot_paths::numbers::Numbers;
 
 use super::{
     FLOODED_MEMORY,
