@@ -221,9 +221,8 @@ impl EmbeddedDevice {
     ) -> Wake {
         let mut spinner = Spinner::new(mode, Instant::now());
         loop {
-            let turn = state.turn(&on);
+            let (turn, now) = state.turn(&on);
             self.rounds.fetch_add(1, Ordering::Relaxed);
-            let now = Instant::now();
             let wake = if state.engine.ready(&on) {
                 Some(Wake::Ready)
             } else if state.engine.waiters.take_interrupt(&on) {
@@ -278,7 +277,6 @@ impl EmbeddedDevice {
             }
             std::thread::yield_now();
         }
-        std::hint::spin_loop();
     }
 
     /// Makes the calling thread, which is the progress owner, sleep. The sleep ends when the socket or the file
@@ -374,7 +372,7 @@ impl EmbeddedDevice {
                 Err(TryLockError::WouldBlock) => None,
             };
             if let Some(mut state) = state {
-                if state.turn(&WaitOn::default()).busy {
+                if state.turn(&WaitOn::default()).0.busy {
                     last_busy = Instant::now();
                 }
                 // A sleeping progress owner is woken if one of the objects that it waits for is ready.
@@ -394,13 +392,13 @@ impl EmbeddedDevice {
                 self.role.change(ProgressOwner::Thread, ProgressOwner::None);
                 return;
             }
-            let turn = state.turn(&WaitOn::default());
+            let (turn, now) = state.turn(&WaitOn::default());
             if turn.more || turn.busy {
                 drop(state);
                 self.yield_to_contenders();
                 continue;
             }
-            self.sleep(state, ProgressOwner::Thread, (WaitOn::default(), None), None, Instant::now());
+            self.sleep(state, ProgressOwner::Thread, (WaitOn::default(), None), None, now);
         }
     }
 
@@ -435,10 +433,10 @@ impl EmbeddedDevice {
 }
 
 impl State {
-    fn turn(&mut self, on: &WaitOn) -> Turn {
-        let turn = self.engine.turn(on);
+    fn turn(&mut self, on: &WaitOn) -> (Turn, Instant) {
+        let (turn, at) = self.engine.turn(on);
         self.blocked = turn.blocked;
-        turn
+        (turn, at)
     }
 }
 

@@ -102,7 +102,11 @@ impl Engine {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time(self.origin.elapsed().as_nanos() as u64)
+        self.time_of(Instant::now())
+    }
+
+    fn time_of(&self, at: Instant) -> Time {
+        Time(at.saturating_duration_since(self.origin).as_nanos() as u64)
     }
 
     /// Returns the time at which the next timer of the endpoint is due, or `None` if no timer runs.
@@ -118,27 +122,34 @@ impl Engine {
     /// response and the acknowledgement of the request with one system call. If the thread sends no message, the next
     /// turn of the engine sends the acknowledgements. The next turn is made by the next thread that waits on the
     /// device, or by the progress thread if no thread waits.
-    pub(crate) fn turn(&mut self, on: &WaitOn) -> Turn {
+    ///
+    /// Returns also the time at which the turn read the clock. A turn that neither receives nor sends reads the clock
+    /// once, so that a thread that polls loses little time between two looks at the socket.
+    pub(crate) fn turn(&mut self, on: &WaitOn) -> (Turn, Instant) {
         self.counters.turns += 1;
         // The clock is read before datagrams are received. A turn handles only timers that were due when the clock was
         // read. A datagram that arrived before a timer was due is therefore handled before this timer, even if this
         // thread was not scheduled for a long time. If more datagrams wait than one turn receives, the timer is delayed
         // for at most `MAX_TIMER_DELAY`.
-        let mut now = self.now();
+        let mut at = Instant::now();
+        let now = self.time_of(at);
         let received = self.receive(now);
         let delay = if self.receive.is_full() { MAX_TIMER_DELAY } else { Duration::ZERO };
         if self.endpoint.poll_timeout().is_some_and(|t| t + delay <= now) {
             self.endpoint.handle_timeout(now);
         }
         if received {
-            now = self.now();
+            at = Instant::now();
         }
         self.held = !self.held && self.ready(on) && self.endpoint.owes_only_late_acks();
-        let mut turn = if self.held { Turn::default() } else { self.transmit_at(now) };
+        let mut turn = if self.held { Turn::default() } else { self.transmit_at(self.time_of(at)) };
+        if turn.busy {
+            at = Instant::now();
+        }
         turn.busy |= received;
         turn.more |= self.receive.is_full();
         self.notify();
-        turn
+        (turn, at)
     }
 
     /// Receives datagrams. Returns true if at least one datagram was a packet with a right ICRC for a queue pair of
