@@ -445,6 +445,8 @@ pub struct ServerCall {
     pub work: CallWork,
     /// The regions of the session, which belong to the call until the call ends.
     pub regions: SessionRegions,
+    /// The serial number of the session, by which the server finds the session when the call has ended.
+    pub session: u64,
     /// The source network whose host made the call.
     pub peer: SourceNetwork,
     /// The 24 user bits, which the host chose.

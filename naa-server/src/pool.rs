@@ -13,7 +13,11 @@ mod schedule;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt, io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -101,6 +105,8 @@ pub struct RefusedCall {
 pub struct EndedCall {
     /// The number that [`Pool::submit`] returned for the call.
     pub id: CallId,
+    /// The serial number of the session that made the call.
+    pub session: u64,
     /// The part of each output that is sent to the host, as [`ServerCall::run`] returns it, or the reason for which the
     /// call has no result. The reason can come from the pool: the call did not run, or did not end in time.
     pub result: Result<Vec<Option<Part>>, CallFailure>,
@@ -111,7 +117,12 @@ pub struct EndedCall {
 
 /// A thread pool. A dropped pool accepts no more calls and withdraws waiting calls. A dropped pool requests running
 /// functions to stop, and does not wait for their ends.
-pub struct Pool(Arc<Shared>);
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// The number of calls that were submitted, and neither collected nor abandoned. A server loop asks for ended calls
+    /// and for the next deadline in each turn. While this number is 0, the answers need no lock.
+    uncollected: AtomicUsize,
+}
 
 struct Shared {
     config: PoolConfig,
@@ -177,6 +188,7 @@ enum Kind {
 /// A call that waits or runs, and whose end the pool will report as an [`EndedCall`].
 #[derive(Debug)]
 struct Open {
+    session: u64,
     peer: SourceNetwork,
     deadline: Instant,
     stop: Arc<Stop>,
@@ -206,7 +218,7 @@ const KILL_TIME: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pool").field(&self.0.config).field(&*self.0.lock()).finish()
+        f.debug_tuple("Pool").field(&self.shared.config).field(&*self.shared.lock()).finish()
     }
 }
 
@@ -256,7 +268,7 @@ impl Pool {
             }
         }
         drop(state);
-        Ok(Self(shared))
+        Ok(Self { shared, uncollected: AtomicUsize::new(0) })
     }
 
     /// Puts a call into the pool, where the call waits for a thread, and returns the id of the call.
@@ -265,12 +277,12 @@ impl Pool {
     /// Returns the call together with the reason of the refusal. The pool can refuse a call if the pool is full or
     /// closed, if too many abandoned calls still run, or if the source network has too many calls.
     pub fn submit(&self, call: ServerCall) -> Result<CallId, Box<RefusedCall>> {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         let state = &mut *state;
         if state.closed {
             return Err(Box::new(RefusedCall { why: PoolRefusal::Closed, call }));
         }
-        let (id, peer, deadline) = (CallId(state.next_id), call.peer, call.deadline);
+        let (id, session, peer, deadline) = (CallId(state.next_id), call.session, call.peer, call.deadline);
         match state.schedule.admit(peer, id, state.done.len()) {
             Ok(None) => {}
             Ok(Some(displaced)) => state.displace(displaced),
@@ -280,27 +292,45 @@ impl Pool {
         state.deadlines.insert((deadline, id));
         let kill_time = matches!(call.work, CallWork::Kernel { .. }).then_some(KILL_TIME);
         let stop = Arc::new(Stop::at(deadline));
-        state.open.insert(id, Open { peer, deadline, stop, runs_on: None, kill_time });
+        state.open.insert(id, Open { session, peer, deadline, stop, runs_on: None, kill_time });
         state.waiting.insert(id, call);
-        self.0.wake_or_start_thread(state);
+        self.shared.wake_or_start_thread(state);
+        self.uncollected.fetch_add(1, Ordering::Relaxed);
         Ok(id)
     }
 
     /// Returns the oldest call that ended and was not collected yet.
     pub fn next_done(&self) -> Option<EndedCall> {
-        self.0.lock().done.pop_front()
+        if self.is_collected() {
+            return None;
+        }
+        let done = self.shared.lock().done.pop_front()?;
+        self.uncollected.fetch_sub(1, Ordering::Relaxed);
+        Some(done)
+    }
+
+    /// Returns true if no call is left that the caller of [`Self::submit`] waits for. Only the methods of this type change
+    /// the number, and not the threads of the pool, so it needs no order beside other memory.
+    fn is_collected(&self) -> bool {
+        self.uncollected.load(Ordering::Relaxed) == 0
     }
 
     /// Returns the time at which the caller must call [`Self::expire`] next. Abandoned calls have no deadline. The
     /// result is `None` if no other call waits or runs.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.0.lock().deadlines.first().map(|&(deadline, _)| deadline)
+        if self.is_collected() {
+            return None;
+        }
+        self.shared.lock().deadlines.first().map(|&(deadline, _)| deadline)
     }
 
     /// Ends calls whose time is over at `now`, and returns how each of them ended. [`Self::next_done`] does not return
     /// the calls that `expire` has returned.
     pub fn expire(&self, now: Instant) -> Vec<EndedCall> {
-        let mut state = self.0.lock();
+        if self.is_collected() {
+            return Vec::new();
+        }
+        let mut state = self.shared.lock();
         let mut expired = Vec::new();
         while let Some(&(deadline, id)) = state.deadlines.first()
             && deadline <= now
@@ -308,11 +338,12 @@ impl Pool {
             if state.is_being_killed(id) {
                 continue;
             }
-            let regions = state.give_up(id);
-            expired.push(EndedCall { id, result: Err(CallFailure::TimedOut), regions });
+            let (session, regions) = state.give_up(id).expect("only open calls have a deadline");
+            self.uncollected.fetch_sub(1, Ordering::Relaxed);
+            expired.push(EndedCall { id, session, result: Err(CallFailure::TimedOut), regions });
         }
         if !expired.is_empty() {
-            self.0.replace_threads(&mut state);
+            self.shared.replace_threads(&mut state);
         }
         expired
     }
@@ -320,37 +351,39 @@ impl Pool {
     /// Abandons a call whose session ended. The pool requests the function of the call to stop, and does not report the
     /// end of the call. Returns the regions of the call if the call was not running.
     pub fn abandon(&self, id: CallId) -> Option<SessionRegions> {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         if let Some(at) = state.done.iter().position(|done| done.id == id) {
+            self.uncollected.fetch_sub(1, Ordering::Relaxed);
             return state.done.remove(at)?.regions;
         }
-        let regions = state.give_up(id);
-        self.0.replace_threads(&mut state);
+        let (_, regions) = state.give_up(id)?;
+        self.uncollected.fetch_sub(1, Ordering::Relaxed);
+        self.shared.replace_threads(&mut state);
         regions
     }
 
     /// Returns the number of abandoned calls that still run.
     pub fn quarantined(&self) -> usize {
-        self.0.lock().quarantined.len()
+        self.shared.lock().quarantined.len()
     }
 
     /// Returns how many calls of `peer` wait, run and are abandoned.
     pub fn calls(&self, peer: SourceNetwork) -> Calls {
-        self.0.lock().schedule.calls(peer)
+        self.shared.lock().schedule.calls(peer)
     }
 
     /// Closes the pool, which accepts no more calls afterwards. Waiting calls end with [`CallFailure::Abandoned`], and
     /// running calls continue.
     pub fn close(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.closed = true;
         let waiting: Vec<_> = state.waiting.keys().copied().collect();
         for id in waiting {
-            let regions = state.give_up(id);
-            state.done.push_back(EndedCall { id, result: Err(CallFailure::Abandoned), regions });
+            let Some((session, regions)) = state.give_up(id) else { continue };
+            state.done.push_back(EndedCall { id, session, result: Err(CallFailure::Abandoned), regions });
         }
-        self.0.work.notify_all();
-        self.0.extra_work.notify_all();
+        self.shared.work.notify_all();
+        self.shared.extra_work.notify_all();
     }
 
     /// Closes the pool, waits until every call has returned or `deadline` has passed, and requests the remaining
@@ -358,13 +391,13 @@ impl Pool {
     /// runs until the process ends.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.close();
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         while state.threads > 0 {
             let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
             else {
                 break;
             };
-            state = self.0.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.progress.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.abandon_all();
         state.threads
@@ -374,7 +407,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.close();
-        self.0.lock().abandon_all();
+        self.shared.lock().abandon_all();
     }
 }
 
@@ -443,8 +476,7 @@ impl Shared {
         while let Some(RunningCall { id, peer, mut call, stop }) = self.take(own, kind) {
             let begun = Instant::now();
             let result = call.run(&stop);
-            let regions = call.regions;
-            let done = EndedCall { id, result, regions: Some(regions) };
+            let done = EndedCall { id, session: call.session, result, regions: Some(call.regions) };
             if self.finish(done, peer, kind, begun.elapsed()) {
                 (self.wake)();
             } else {
@@ -568,19 +600,19 @@ impl State {
         self.deadlines.remove(&(open.deadline, id));
         let regions = self.waiting.remove(&id).map(|call| call.regions);
         let result = Err(CallFailure::Refused(PoolRefusal::Displaced));
-        self.done.push_back(EndedCall { id, result, regions });
+        self.done.push_back(EndedCall { id, session: open.session, result, regions });
     }
 
-    /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the call's regions
-    /// if the call has not started. If the call runs, its function is requested to stop, and the call is put into the
+    /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the serial number of
+    /// its session, and the call's regions if the call has not started. Returns `None` if the call is not open. If the call runs, its function is requested to stop, and the call is put into the
     /// quarantine.
-    fn give_up(&mut self, id: CallId) -> Option<SessionRegions> {
+    fn give_up(&mut self, id: CallId) -> Option<(u64, Option<SessionRegions>)> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));
         open.stop.abandon();
         let Some((thread, kind, since)) = open.runs_on else {
             self.schedule.withdraw(open.peer, id);
-            return self.waiting.remove(&id).map(|call| call.regions);
+            return Some((open.session, self.waiting.remove(&id).map(|call| call.regions)));
         };
         // The end of call `id` is not recorded yet, so `thread` still runs call `id`. The caller of `give_up` has the
         // lock of the pool, so `thread` cannot take another call before its priority is lowered.
@@ -589,6 +621,6 @@ impl State {
         (counts.threads, counts.running) = (counts.threads - 1, counts.running - 1);
         self.schedule.gave_up(open.peer, since.elapsed());
         self.quarantined.insert(id, open.peer);
-        None
+        Some((open.session, None))
     }
 }

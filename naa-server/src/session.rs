@@ -71,20 +71,47 @@ pub enum SessionEnd {
 }
 
 /// The state of the session's call, which decides who uses the session's regions.
+///
+/// | from | on | to |
+/// |---|---|---|
+/// | `Idle` | the inputs of a call arrive | `Begun`, or `Waiting` if a response is not acknowledged |
+/// | `Idle` | the host acknowledges the response | `Idle` without a function |
+/// | `Waiting` | the host acknowledges the response to the previous call | `Begun` |
+/// | `Begun` | the thread pool takes the call | `Pooled` |
+/// | `Begun` | a task of an async function takes the call | `Task` |
+/// | `Begun`, `Pooled`, `Task` | the response is posted | `Idle` with the function of the call |
+/// | `Pooled`, `Task` | the call timed out, and its function still runs | `Lost` |
+/// | `Idle` | the host subscribed | `Streaming` |
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// The session has no call. The `ServerSession` has the regions, and the host may write them.
-    No,
+    /// No call waits or runs. The `ServerSession` has the regions, and the host may write them. `answered` is the function
+    /// of the last call until the host acknowledges the response to this call.
+    Idle { answered: Option<FunctionCode> },
     /// The inputs of a call have arrived, but the response to the previous call is not acknowledged yet.
     Waiting(CallRequest),
+    /// The owner of the session executes the call, or is about to give it to another thread.
+    Begun { function: Option<FunctionCode> },
     /// The thread pool has the regions, and executes the call.
-    Pooled(CallId),
+    Pooled { call: CallId, function: Option<FunctionCode> },
     /// A task of an async function has the regions, and executes the call.
-    Task(TaskId),
+    Task { task: TaskId, function: Option<FunctionCode> },
     /// The call timed out, but its function still runs and uses the regions.
     Lost,
     /// A loop service uses the regions until the session ends.
     Streaming,
+}
+
+impl Calling {
+    /// Returns the function of the call that runs or whose response is not acknowledged yet.
+    pub(crate) fn function(&self) -> Option<FunctionCode> {
+        match *self {
+            Self::Idle { answered: function }
+            | Self::Begun { function }
+            | Self::Pooled { function, .. }
+            | Self::Task { function, .. } => function,
+            Self::Waiting(_) | Self::Lost | Self::Streaming => None,
+        }
+    }
 }
 
 /// The server's end of a session with one host. The owner of a session polls and waits, executes the calls, and passes
@@ -100,9 +127,6 @@ pub struct ServerSession {
     /// The address of the host.
     pub peer: SocketAddr,
     pub(crate) calling: Calling,
-    /// The function of the last call. The field becomes `None` at the latest when the host acknowledges the response to
-    /// this call.
-    pub(crate) function: Option<FunctionCode>,
     /// The process in which the session's kernels run, or `None` until the first call of a kernel.
     pub(crate) process: Option<Arc<SessionProcess>>,
     /// The regions of the session. While a call has the regions, this value is empty.
@@ -204,8 +228,7 @@ impl ServerSession {
             id,
             serial,
             peer,
-            calling: Calling::No,
-            function: None,
+            calling: Calling::Idle { answered: None },
             process: None,
             regions: SessionRegions::default(),
             machine: AcceleratorSession::new(config.limits),
@@ -279,16 +302,16 @@ impl ServerSession {
             return Next::Nothing;
         }
         self.liveness.acknowledged();
-        self.function = None;
         if self.closing {
             return Next::Close;
         }
-        match std::mem::replace(&mut self.calling, Calling::No) {
-            Calling::Waiting(request) => Next::Call(request),
-            other => {
-                self.calling = other;
+        match self.calling {
+            Calling::Waiting(request) => self.begin(request),
+            Calling::Idle { .. } => {
+                self.calling = Calling::Idle { answered: None };
                 Next::Nothing
             }
+            _ => Next::Nothing,
         }
     }
 
@@ -301,7 +324,12 @@ impl ServerSession {
             self.calling = Calling::Waiting(request);
             return Ok(Next::Nothing);
         }
-        Ok(Next::Call(request))
+        Ok(self.begin(request))
+    }
+
+    fn begin(&mut self, request: CallRequest) -> Next {
+        self.calling = Calling::Begun { function: request.function };
+        Next::Call(request)
     }
 
     /// Handles the MRSP message of `len` bytes that describes the host's regions.
@@ -458,7 +486,7 @@ impl ServerSession {
     ) -> Result<u64, SessionEnd> {
         let status_bytes = self.regions.take_status_bytes();
         self.machine.respond(result, status_bytes, &mut self.plan)?;
-        self.calling = Calling::No;
+        self.calling = Calling::Idle { answered: self.calling.function() };
         self.grant()?;
         self.post_receive()?;
         self.post_plan(now)
@@ -500,7 +528,7 @@ impl ServerSession {
     /// can close the session now, because the session has neither a call nor unfinished sends.
     pub(crate) fn drain(&mut self) -> bool {
         self.closing = true;
-        !self.quota.sends().unfinished() && matches!(self.calling, Calling::No | Calling::Streaming)
+        !self.quota.sends().unfinished() && matches!(self.calling, Calling::Idle { .. } | Calling::Streaming)
     }
 
     /// Sends a liveness probe, which is a WRITE of no bytes whose RKey the responder does not check. While a response

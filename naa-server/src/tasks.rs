@@ -159,6 +159,8 @@ pub(crate) struct TaskId(u64);
 #[derive(Debug)]
 pub(crate) struct EndedTask {
     pub(crate) id: TaskId,
+    /// The serial number of the session that made the call.
+    pub(crate) session: u64,
     pub(crate) result: Result<Vec<Option<Part>>, CallFailure>,
     /// The regions of the call, or `None` if the task still has them, because it does not come to an `await`.
     pub(crate) regions: Option<SessionRegions>,
@@ -166,6 +168,7 @@ pub(crate) struct EndedTask {
 
 struct RunningTask {
     function: FunctionCode,
+    session: u64,
     peer: SourceNetwork,
     stage: Stage,
     drop_task: DropTask,
@@ -193,6 +196,8 @@ impl Stage {
 /// What a call of an async function works on.
 pub(crate) struct TaskCall {
     pub(crate) regions: SessionRegions,
+    /// The serial number of the session that made the call.
+    pub(crate) session: u64,
     pub(crate) peer: SourceNetwork,
     pub(crate) user: U24,
     pub(crate) deadline: Instant,
@@ -237,7 +242,7 @@ impl Tasks {
         function: &Arc<AsyncFunction>,
         call: TaskCall,
     ) -> Result<TaskId, Box<(PoolRefusal, SessionRegions)>> {
-        let (code, peer, deadline) = (function.info.code, call.peer, call.deadline);
+        let (code, session, peer, deadline) = (function.info.code, call.session, call.peer, call.deadline);
         let of_function = self.functions.entry(code).or_default();
         if of_function.all >= function.most {
             return Err(Box::new((PoolRefusal::Tasks, call.regions)));
@@ -252,6 +257,7 @@ impl Tasks {
         self.next += 1;
         let end = TaskEnd {
             id,
+            session,
             regions: Some(call.regions),
             result: Err(CallFailure::Internal("the runtime of the function has ended".into())),
             ended: Arc::downgrade(&self.ended),
@@ -260,8 +266,8 @@ impl Tasks {
         let task = perform(function.clone(), call.user, deadline, end);
         let drop_task = (function.spawn)(Box::pin(task));
         self.deadlines.insert((deadline, id));
-        self.running
-            .insert(id, RunningTask { function: code, peer, stage: Stage::Running(deadline), drop_task });
+        let stage = Stage::Running(deadline);
+        self.running.insert(id, RunningTask { function: code, session, peer, stage, drop_task });
         Ok(id)
     }
 
@@ -285,6 +291,10 @@ impl Tasks {
 
     /// Returns a task that ended and for which a session waits.
     pub(crate) fn next_ended(&mut self) -> Option<EndedTask> {
+        // An ended task stays in `running` until it is collected here.
+        if self.running.is_empty() {
+            return None;
+        }
         loop {
             let mut ended = lock(&self.ended).pop_front()?;
             match self.remove(ended.id) {
@@ -307,17 +317,19 @@ impl Tasks {
     pub(crate) fn expire(&mut self, now: Instant) -> Vec<EndedTask> {
         let mut stuck = Vec::new();
         while let Some(&(_, id)) = self.deadlines.first().filter(|&&(deadline, _)| deadline <= now) {
-            match self.running.get(&id).map(|task| task.stage) {
-                Some(Stage::Running(_)) => {
+            match self.running.get(&id).map(|task| (task.stage, task.session)) {
+                Some((Stage::Running(_), _)) => {
                     if let Some(task) = self.change(id, Stage::Dropped(now + GRACE)) {
                         (task.drop_task)();
                     }
                 }
-                Some(Stage::Dropped(_)) => {
+                Some((Stage::Dropped(_), session)) => {
                     self.change(id, Stage::Left);
-                    stuck.push(EndedTask { id, result: Err(CallFailure::TimedOut), regions: None });
+                    stuck.push(EndedTask { id, session, result: Err(CallFailure::TimedOut), regions: None });
                 }
-                Some(Stage::Left) | None => unreachable!("only tasks with a deadline are in `deadlines`"),
+                Some((Stage::Left, _)) | None => {
+                    unreachable!("only tasks with a deadline are in `deadlines`")
+                }
             }
         }
         stuck
@@ -370,6 +382,7 @@ impl Tasks {
 /// Returns the regions of a call to the server when its task ends or is dropped.
 struct TaskEnd {
     id: TaskId,
+    session: u64,
     /// `None` only while `drop` runs.
     regions: Option<SessionRegions>,
     result: Result<Vec<Option<Part>>, CallFailure>,
@@ -382,7 +395,8 @@ impl Drop for TaskEnd {
     fn drop(&mut self) {
         let Some(ended) = self.ended.upgrade() else { return };
         let result = std::mem::replace(&mut self.result, Ok(Vec::new()));
-        lock(&ended).push_back(EndedTask { id: self.id, result, regions: self.regions.take() });
+        let (id, session, regions) = (self.id, self.session, self.regions.take());
+        lock(&ended).push_back(EndedTask { id, session, result, regions });
         (self.wake)();
     }
 }

@@ -84,6 +84,7 @@ fn call(budget: &MemoryBudget, function: &Arc<dyn Function>, time: Duration) -> 
     ServerCall {
         work: CallWork::Function { function: function.clone(), process: None },
         regions: regions.into(),
+        session: 7,
         peer: peer(1),
         user: U24::new(5).unwrap(),
         deadline: Instant::now() + time,
@@ -239,7 +240,8 @@ fn a_call_that_waits_past_its_time_gives_its_regions_back() {
     running.pass();
     let late = pool.submit(call(&budget, &hang, LONG)).unwrap();
     let mut reports = pool.expire(Instant::now() + LONG * 2);
-    let [EndedCall { id, result: Err(CallFailure::TimedOut), regions: Some(regions) }] = &mut reports[..]
+    let [EndedCall { id, result: Err(CallFailure::TimedOut), regions: Some(regions), session: 7 }] =
+        &mut reports[..]
     else {
         panic!("{reports:?}")
     };

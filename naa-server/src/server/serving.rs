@@ -1,7 +1,16 @@
 //! The server loop handles CM events and completions, executes calls or submits them to the pool, and sends responses.
 //! The server loop is one thread, which also lets the device make progress while it waits.
+//!
+//! ```text
+//! completion ─ serial number ─► Sessions ─ &mut ServerSession ─► CallExecutor ─ Result<(), SessionEnd> ─► Serving
+//! ended call or task ─ serial number ─┘                                                   Err: close the session
+//! ```
+//!
+//! `Serving` finds the session of a completion, and of a call that has ended, once. The state of the session's call is in
+//! [`ServerSession`] alone.
 
 mod calls;
+mod sessions;
 
 use std::{
     collections::VecDeque,
@@ -10,8 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mrsp::Abilities;
-use rustc_hash::FxHashMap as HashMap;
+use mrsp::{Abilities, plan::Part};
 use verbs::{
     Channel, CmEvent, CmId, ConnParam, Context, Endpoints, Error, WaitMode, WaitOn, Wc, WcOpcode, WcStatus,
     log_limit::LogLimit,
@@ -19,16 +27,19 @@ use verbs::{
 
 use super::{Orders, StartError, peers::Peers, queue::SharedCq, sizes};
 use crate::{
+    call::{CallFailure, SessionRegions},
     config::{Config, shares_of_files},
     counters::ServerCounters,
     function::Registry,
     loop_service::{LoopService, StreamId},
     memory_budget::MemoryBudget,
     peer_line::peer_line,
-    pool::{CallId, Pool},
+    pool::Pool,
     session::{self, Calling, Next, ServerSession, SessionEnd},
-    tasks::{TaskId, Tasks},
+    tasks::Tasks,
 };
+use calls::CallExecutor;
+use sessions::Sessions;
 
 /// The longest time between two checks of the sessions' timers.
 const TIMER_PERIOD: Duration = Duration::from_millis(500);
@@ -42,35 +53,16 @@ const GRACE: Duration = Duration::from_millis(100);
 const POLL_TIME: Duration = Duration::from_micros(50);
 
 pub(super) struct Serving {
-    config: Config,
-    registry: Registry,
-    stats: Arc<ServerCounters>,
     budget: MemoryBudget,
-    pool: Pool,
-    /// Sessions are boxed, so that an unused place in the hash map takes the memory of a pointer instead of a
-    /// session.
-    sessions: HashMap<CmId, Box<ServerSession>>,
-    by_serial: HashMap<u64, CmId>,
-    next_serial: u64,
+    sessions: Sessions,
     /// The sessions whose work requests were flushed. Each element has the time at which the session is closed if it is
     /// still open, and the serial number of the session.
     flushed: VecDeque<(Instant, u64)>,
-    pooled_calls: HashMap<CallId, CmId>,
-    tasks: Tasks,
-    task_calls: HashMap<TaskId, CmId>,
+    calls: CallExecutor,
     channel: Channel,
     queue: SharedCq,
     listener: Option<CmId>,
-    /// The time at which the current turn of the server loop began. The deadlines of all calls of a turn are computed
-    /// from this time.
-    now: Instant,
     next_timer_check: Instant,
-    peers: Peers,
-    lines: LogLimit,
-    loop_service: Option<LoopServiceState>,
-    /// True while the server closes its remaining sessions before it ends. If a session ends without an error while
-    /// `ending` is true, its unfinished call is counted under `Cut::ServerEnded` instead of `Cut::HostLeft`.
-    ending: bool,
     context: Context,
 }
 
@@ -106,31 +98,33 @@ impl Serving {
         let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
         let its_wake = wake.clone();
         let pool = Pool::new(config.pool, move || its_wake())?;
-        let serving = Self {
-            budget: MemoryBudget::divided(
-                config.shares(),
-                registry.has_kernels().then(|| shares_of_files(config.shares(), config.limits.max_regions)),
-            ),
+        let budget = MemoryBudget::divided(
+            config.shares(),
+            registry.has_kernels().then(|| shares_of_files(config.shares(), config.limits.max_regions)),
+        );
+        let now = Instant::now();
+        let calls = CallExecutor {
             config,
             registry,
             stats,
             pool,
-            sessions: HashMap::default(),
-            by_serial: HashMap::default(),
-            next_serial: 0,
-            flushed: VecDeque::new(),
-            pooled_calls: HashMap::default(),
             tasks: Tasks::new(wake),
-            task_calls: HashMap::default(),
-            channel,
-            queue,
-            listener: Some(listener),
-            now: Instant::now(),
-            next_timer_check: Instant::now() + TIMER_PERIOD,
             peers: Peers::default(),
             lines: LogLimit::default(),
             loop_service: loop_service.map(LoopServiceState::new),
+            now,
             ending: false,
+            context: context.clone(),
+        };
+        let serving = Self {
+            budget,
+            sessions: Sessions::default(),
+            flushed: VecDeque::new(),
+            calls,
+            channel,
+            queue,
+            listener: Some(listener),
+            next_timer_check: now + TIMER_PERIOD,
             context: context.clone(),
         };
         Ok((serving, port))
@@ -156,13 +150,13 @@ impl Serving {
                 let _ = ending.set(why);
                 break;
             }
-            self.now = Instant::now();
+            self.calls.now = Instant::now();
             if let Some(event) = self.queue.poll_with(&self.context, &self.channel) {
                 self.event(event);
                 self.events();
             }
             self.completions();
-            self.finished_calls();
+            self.ended_calls();
             self.end_flushed();
             self.check_timers();
             self.turn_loop_service();
@@ -172,26 +166,24 @@ impl Serving {
 
     fn wait(&mut self, on: WaitOn) -> Result<(), Error> {
         let until = self.deadline();
-        match &mut self.loop_service {
+        match &mut self.calls.loop_service {
             Some(loop_service) => loop_service.wait(&self.context, on, until),
-            None => self.context.wait(on, self.config.wait, Some(until)).map(drop),
+            None => self.context.wait(on, self.calls.config.wait, Some(until)).map(drop),
         }
     }
 
     fn turn_loop_service(&mut self) {
-        let Some(loop_service) = &mut self.loop_service else { return };
-        loop_service.turn(self.now);
+        let Some(loop_service) = &mut self.calls.loop_service else { return };
+        loop_service.turn(self.calls.now);
         for (serial, why) in std::mem::take(&mut loop_service.closing) {
-            if let Some(&id) = self.by_serial.get(&serial) {
-                self.close(id, Some(SessionEnd::LoopService(why)));
-            }
+            self.close(serial, Some(SessionEnd::LoopService(why)));
         }
     }
 
     /// Returns the time at which the server loop must stop waiting, even if no completion and no CM event has arrived.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
-        let calls = [self.pool.next_deadline(), self.tasks.next_deadline()];
+        let calls = [self.calls.pool.next_deadline(), self.calls.tasks.next_deadline()];
         calls.into_iter().chain([flushed]).flatten().fold(self.next_timer_check, Instant::min)
     }
 
@@ -202,20 +194,19 @@ impl Serving {
             tracing::info!(sessions, "the server shuts down: sessions end when they are in no call");
             let _ = self.channel.destroy_id(listener);
         }
-        if self.loop_service.as_mut().is_some_and(|loop_service| !loop_service.service.finish()) {
+        if self.calls.loop_service.as_mut().is_some_and(|loop_service| !loop_service.service.finish()) {
             return false;
         }
-        let idle: Vec<_> = self.sessions.values_mut().filter_map(|s| s.drain().then_some(s.id)).collect();
-        idle.into_iter().for_each(|id| self.close(id, None));
-        self.sessions.is_empty()
+        let idle: Vec<_> = self.sessions.iter_mut().filter_map(|s| s.drain().then_some(s.serial)).collect();
+        idle.into_iter().for_each(|serial| self.close(serial, None));
+        self.sessions.len() == 0
     }
 
     fn close_all(&mut self) {
-        self.ending = true;
-        let all: Vec<_> = self.sessions.keys().copied().collect();
-        all.into_iter().for_each(|id| self.close(id, None));
-        self.pool.close();
-        self.tasks.leave_all();
+        self.calls.ending = true;
+        self.sessions.serials().into_iter().for_each(|serial| self.close(serial, None));
+        self.calls.pool.close();
+        self.calls.tasks.leave_all();
     }
 
     fn completions(&mut self) {
@@ -225,15 +216,15 @@ impl Serving {
     }
 
     fn completed(&mut self, wc: &Wc) {
-        let now = self.now;
+        let now = self.calls.now;
+        let serial = session::serial(wc);
         // Completions of sessions that have ended also arrive here, and are dropped.
-        let Some(&id) = self.by_serial.get(&session::serial(wc)) else { return };
-        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.flushed) else { return };
+        let Some(session) = self.sessions.get_mut(serial).filter(|session| !session.flushed) else { return };
         let streams = matches!(session.calling, Calling::Streaming);
         if session::is_stream(wc) && wc.status.is_success() {
             session.liveness.received(now);
-            if let Some(loop_service) = &mut self.loop_service {
-                loop_service.service.completed(StreamId(session.serial), now);
+            if let Some(loop_service) = &mut self.calls.loop_service {
+                loop_service.service.completed(StreamId(serial), now);
             }
             return;
         }
@@ -241,36 +232,65 @@ impl Serving {
             && wc.status.is_success()
             && matches!(wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteWithImm)
         {
-            return self.close(id, Some(SessionEnd::Subscribed));
+            return self.close(serial, Some(SessionEnd::Subscribed));
         }
-        match session.completed(wc, now) {
-            Ok(Next::Nothing) => {}
-            Ok(Next::Call(request)) => self.call(id, request),
-            Ok(Next::Close) => self.close(id, None),
+        let ended = match session.completed(wc, now) {
+            Ok(Next::Nothing) => Ok(()),
+            Ok(Next::Call(request)) => self.calls.call(session, request),
+            Ok(Next::Close) => return self.close(serial, None),
             // Work requests are flushed not only after a failure, but also when the host disconnects. The CM event of a
             // disconnect says more about the end of the session than the flush does. The session therefore ends only
             // when this CM event arrives, or after [`GRACE`].
             Err(SessionEnd::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
-                let serial = session.serial;
-                if let Some(loop_service) = self.loop_service.as_mut().filter(|_| streams) {
+                if let Some(loop_service) = self.calls.loop_service.as_mut().filter(|_| streams) {
                     loop_service.service.ended(StreamId(serial), now);
                 }
                 self.flushed.push_back((now + GRACE, serial));
-                self.events();
+                return self.events();
             }
-            Err(end) => self.close(id, Some(end)),
+            Err(end) => Err(end),
+        };
+        if let Err(end) = ended {
+            self.close(serial, Some(end));
+        }
+    }
+
+    /// Responds to the calls of the thread pool and of async functions that have ended, or whose time is over.
+    fn ended_calls(&mut self) {
+        let now = self.calls.now;
+        while let Some(ended) = self.calls.pool.next_done() {
+            self.conclude(ended.session, ended.result, ended.regions);
+        }
+        for expired in self.calls.pool.expire(now) {
+            self.conclude(expired.session, expired.result, expired.regions);
+        }
+        while let Some(ended) = self.calls.tasks.next_ended() {
+            self.conclude(ended.session, ended.result, ended.regions);
+        }
+        for stuck in self.calls.tasks.expire(now) {
+            self.conclude(stuck.session, stuck.result, stuck.regions);
+        }
+    }
+
+    fn conclude(
+        &mut self,
+        serial: u64,
+        result: Result<Vec<Option<Part>>, CallFailure>,
+        regions: Option<SessionRegions>,
+    ) {
+        let Some(session) = self.sessions.get_mut(serial) else { return };
+        if let Err(end) = self.calls.conclude(session, result, regions) {
+            self.close(serial, Some(end));
         }
     }
 
     fn end_flushed(&mut self) {
         while let Some(&(at, serial)) = self.flushed.front()
-            && at <= self.now
+            && at <= self.calls.now
         {
             self.flushed.pop_front();
-            if let Some(&id) = self.by_serial.get(&serial) {
-                self.close(id, Some(SessionEnd::Completion(WcStatus::WrFlushError)));
-            }
+            self.close(serial, Some(SessionEnd::Completion(WcStatus::WrFlushError)));
         }
     }
 
@@ -281,16 +301,15 @@ impl Serving {
     }
 
     fn event(&mut self, event: CmEvent) {
-        match event {
-            CmEvent::ConnectRequest { id, endpoints, .. } => self.requested(id, &endpoints),
-            CmEvent::Established { id, param } => {
-                let Some(session) = self.sessions.get_mut(&id) else { return };
-                session.established = true;
-                let path_mtu = param.path_mtu;
-                peer_line!(self.lines, INFO, session.peer, self.now, path_mtu, "session begins");
-            }
-            event => self.close(event.id(), None),
+        if let CmEvent::ConnectRequest { id, endpoints, .. } = event {
+            return self.requested(id, &endpoints);
         }
+        let Some(serial) = self.sessions.serial_of(event.id()) else { return };
+        let CmEvent::Established { param, .. } = event else { return self.close(serial, None) };
+        let Some(session) = self.sessions.get_mut(serial) else { return };
+        session.established = true;
+        let path_mtu = param.path_mtu;
+        peer_line!(self.calls.lines, INFO, session.peer, self.calls.now, path_mtu, "session begins");
     }
 
     /// Handles a host's request to connect.
@@ -302,9 +321,10 @@ impl Serving {
             Some(why) => Err(why.to_owned()),
         };
         if let Err(why) = accepted {
-            self.stats.sessions_rejected.add(1);
-            let refused = self.stats.sessions_rejected.get();
-            peer_line!(self.lines, WARN, peer, self.now, why, refused, "refused a host");
+            let calls = &mut self.calls;
+            calls.stats.sessions_rejected.add(1);
+            let refused = calls.stats.sessions_rejected.get();
+            peer_line!(calls.lines, WARN, peer, calls.now, why, refused, "refused a host");
             // Hosts in C use the private data of a REJ as a format string, so `text` contains no `%` and ends with a
             // zero byte.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
@@ -315,11 +335,12 @@ impl Serving {
     }
 
     fn refusal(&self, peer: SocketAddr) -> Option<&'static str> {
-        if !self.config.allow.permits(peer.ip()) {
+        let CallExecutor { config, peers, .. } = &self.calls;
+        if !config.allow.permits(peer.ip()) {
             Some("your address is not on the server's allow-list")
-        } else if self.sessions.len() >= self.config.max_sessions {
+        } else if self.sessions.len() >= config.max_sessions {
             Some("the server has as many sessions as it may; try again later")
-        } else if self.peers.sessions(peer.ip().into()) >= self.config.max_sessions_per_peer {
+        } else if peers.sessions(peer.ip().into()) >= config.max_sessions_per_peer {
             Some("your address has as many sessions as one may; end some")
         } else {
             None
@@ -327,92 +348,87 @@ impl Serving {
     }
 
     fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), SessionEnd> {
+        let CallExecutor { config, peers, stats, .. } = &mut self.calls;
         self.queue.make_room(self.sessions.len())?;
         let pd = self.context.alloc_pd()?;
         let cq = self.queue.cq();
-        let qp = pd.create_qp(cq, cq, sizes::queue_pair(&self.config, self.context.attr()))?;
-        let serial = self.next_serial;
-        self.next_serial += 1;
-        let most = self.config.limits.max_session_bytes.saturating_add(sizes::page_slack(&self.config));
-        let quota = self.budget.quota_of(&self.peers.account(peer.ip().into()), most);
-        let session = ServerSession::new((id, serial), peer, (pd, qp), quota, &self.config, Instant::now())?;
-        let abilities = Abilities { slots: self.config.limits.max_slots };
+        let qp = pd.create_qp(cq, cq, sizes::queue_pair(config, self.context.attr()))?;
+        let serial = self.sessions.new_serial();
+        let most = config.limits.max_session_bytes.saturating_add(sizes::page_slack(config));
+        let quota = self.budget.quota_of(&peers.account(peer.ip().into()), most);
+        let session = ServerSession::new((id, serial), peer, (pd, qp), quota, config, Instant::now())?;
+        let abilities = Abilities { slots: config.limits.max_slots };
         let param = ConnParam { private_data: abilities.encode().into(), ..ConnParam::default() };
         self.channel.accept(id, &session.qp, &param)?;
-        self.by_serial.insert(serial, id);
-        self.sessions.insert(id, Box::new(session));
-        self.peers.session_began(peer.ip().into());
-        self.stats.sessions_accepted.add(1);
-        self.stats.sessions.set(self.sessions.len() as u64);
+        self.sessions.insert(session);
+        peers.session_began(peer.ip().into());
+        stats.sessions_accepted.add(1);
+        stats.sessions.set(self.sessions.len() as u64);
         Ok(())
     }
 
     /// Ends a session after either side disconnected, or because of an error.
-    fn close(&mut self, id: CmId, end: Option<SessionEnd>) {
-        let Some(mut session) = self.sessions.remove(&id) else { return };
+    fn close(&mut self, serial: u64, end: Option<SessionEnd>) {
+        let Some(mut session) = self.sessions.remove(serial) else { return };
+        let calls = &mut self.calls;
         // The loop service is notified before the session's queue pair and memory are dropped.
-        if let (Calling::Streaming, Some(loop_service)) = (&session.calling, &mut self.loop_service) {
-            loop_service.service.ended(StreamId(session.serial), self.now);
+        if let (Calling::Streaming, Some(loop_service)) = (&session.calling, &mut calls.loop_service) {
+            loop_service.service.ended(StreamId(serial), calls.now);
         }
-        self.by_serial.remove(&session.serial);
-        self.peers.session_ended(session.peer.ip().into());
+        calls.peers.session_ended(session.peer.ip().into());
         self.queue.session_ended();
-        if let Calling::Pooled(call) = session.calling {
-            self.pooled_calls.remove(&call);
+        match session.calling {
             // If the function of the call still runs, the regions of the call are dropped when the function returns.
-            drop(self.pool.abandon(call));
-        }
-        if let Calling::Task(task) = session.calling {
-            self.task_calls.remove(&task);
-            self.tasks.leave(task);
+            Calling::Pooled { call, .. } => drop(calls.pool.abandon(call)),
+            Calling::Task { task, .. } => calls.tasks.leave(task),
+            _ => {}
         }
         if let Some(process) = &session.process {
             process.end();
         }
         let seconds = session.since.elapsed().as_secs_f64();
         let end = session.refused.take().or(end);
-        self.count_cut(&session, end.as_ref());
+        calls.count_cut(&session, end.as_ref());
         match end {
-            None => peer_line!(self.lines, INFO, session.peer, self.now, seconds, "session ends"),
+            None => peer_line!(calls.lines, INFO, session.peer, calls.now, seconds, "session ends"),
             Some(end) => {
-                self.stats.sessions_failed.add(1);
+                calls.stats.sessions_failed.add(1);
                 if matches!(end, SessionEnd::Memory(_)) {
-                    self.peers.memory_refused(session.peer.ip().into());
+                    calls.peers.memory_refused(session.peer.ip().into());
                 }
-                peer_line!(self.lines, WARN, session.peer, self.now, seconds, why = %end, "session fails");
+                peer_line!(calls.lines, WARN, session.peer, calls.now, seconds, why = %end, "session fails");
             }
         }
-        let _ = self.channel.destroy_id(id);
-        self.stats.sessions.set(self.sessions.len() as u64);
+        let _ = self.channel.destroy_id(session.id);
+        calls.stats.sessions.set(self.sessions.len() as u64);
     }
 
     /// Does the periodic work: sends liveness probes to silent hosts, and ends the sessions of hosts that do not
     /// answer. Sessions whose regions were not set up in time are ended, too.
     fn check_timers(&mut self) {
-        let now = self.now;
+        let now = self.calls.now;
         if now < self.next_timer_check {
             return;
         }
-        let interval = self.config.probe_interval;
+        let interval = self.calls.config.probe_interval;
         let until_next = if interval.is_zero() { TIMER_PERIOD } else { TIMER_PERIOD.min(interval / 2) };
         self.next_timer_check = now + until_next;
         let mut over = Vec::new();
-        for session in self.sessions.values_mut() {
-            let fresh = !session.is_ready() && matches!(session.calling, Calling::No);
-            if fresh && now - session.since > self.config.setup_time {
-                over.push((session.id, SessionEnd::Idle));
+        for session in self.sessions.iter_mut() {
+            let fresh = !session.is_ready() && matches!(session.calling, Calling::Idle { .. });
+            if fresh && now - session.since > self.calls.config.setup_time {
+                over.push((session.serial, SessionEnd::Idle));
             } else if session.liveness.is_dead(now) {
-                over.push((session.id, SessionEnd::Unacknowledged));
+                over.push((session.serial, SessionEnd::Unacknowledged));
             } else if session.established
                 && session.liveness.is_probe_due(now)
                 && let Err(end) = session.probe(now)
             {
-                over.push((session.id, end));
+                over.push((session.serial, end));
             }
         }
-        over.into_iter().for_each(|(id, end)| self.close(id, Some(end)));
-        let calls = |peer| self.pool.calls(peer) + self.tasks.calls(peer);
-        self.stats.set_peers(self.peers.survey(calls));
+        over.into_iter().for_each(|(serial, end)| self.close(serial, Some(end)));
+        self.calls.survey_peers();
     }
 }
 

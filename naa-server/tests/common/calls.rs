@@ -61,6 +61,7 @@ impl TestCall {
         let call = ServerCall {
             work: CallWork::Function { function: super::function(code), process: None },
             regions: regions.with_quota(quota.clone()),
+            session: 0,
             peer: std::net::IpAddr::from([127, 0, 0, 1]).into(),
             user: U24::ZERO,
             deadline,

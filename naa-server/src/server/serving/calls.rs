@@ -4,31 +4,61 @@
 use std::{sync::Arc, time::Instant};
 
 use mrsp::{ReturnCode, builtin::CATALOGUE, immediate::CallRequest, plan::Part};
-use verbs::{CmId, source_network::SourceNetwork};
+use verbs::{Context, log_limit::LogLimit, source_network::SourceNetwork};
 
-use super::{super::sizes, Serving};
+use super::{
+    super::{peers::Peers, sizes},
+    LoopServiceState,
+};
 use crate::{
     call::{Call, CallFailure, CallWork, ServerCall, SessionRegions, Stop},
-    counters::Cut,
-    function::{Execution, Handler},
+    config::Config,
+    counters::{Cut, ServerCounters},
+    function::{Execution, Handler, Registry},
     loop_service::SubscribingHost,
     peer_line::peer_line,
-    pool::EndedCall,
+    pool::Pool,
     session::{Calling, ServerSession, SessionEnd},
-    tasks::{AsyncFunction, EndedTask, TaskCall},
+    tasks::{AsyncFunction, TaskCall, Tasks},
 };
 
 /// If the server must copy the regions of a call and they have more than this number of bytes, the pool executes the
 /// call.
 const COPIED_INLINE: u64 = 64 << 10;
 
-impl Serving {
-    pub(super) fn call(&mut self, id: CmId, request: CallRequest) {
+/// Executes the calls of all sessions, and knows what the calls need beside their session. A method that returns a
+/// [`SessionEnd`] has not closed the session; its caller does.
+pub(super) struct CallExecutor {
+    pub(super) config: Config,
+    pub(super) registry: Registry,
+    pub(super) stats: Arc<ServerCounters>,
+    pub(super) pool: Pool,
+    pub(super) tasks: Tasks,
+    pub(super) peers: Peers,
+    pub(super) lines: LogLimit,
+    pub(super) loop_service: Option<LoopServiceState>,
+    /// The time at which the current turn of the server loop began. The deadlines of all calls of a turn are computed
+    /// from this time.
+    pub(super) now: Instant,
+    /// True while the server closes its remaining sessions before it ends. If a session ends without an error while
+    /// `ending` is true, its unfinished call is counted under `Cut::ServerEnded` instead of `Cut::HostLeft`.
+    pub(super) ending: bool,
+    pub(super) context: Context,
+}
+
+impl CallExecutor {
+    /// Executes a call, or gives it to the thread pool, to a task or to the loop service.
+    ///
+    /// # Errors
+    /// Fails with the reason for which the session ends.
+    pub(super) fn call(
+        &mut self,
+        session: &mut ServerSession,
+        request: CallRequest,
+    ) -> Result<(), SessionEnd> {
         let now = self.now;
         let handler = request.function.and_then(|code| self.registry.get(code));
-        let Some(session) = self.sessions.get_mut(&id) else { return };
         let (address, peer) = (session.peer, SourceNetwork::from(session.peer.ip()));
-        session.function = request.function;
         if request.function == Some(CATALOGUE) {
             self.stats.catalogue_lookups.add(1);
         } else {
@@ -37,16 +67,14 @@ impl Serving {
         }
         let Some(handler) = handler else {
             peer_line!(self.lines, INFO, address, now, ?request, "unknown function");
-            return self.respond(id, Err(CallFailure::UnknownFunction));
+            return self.respond(session, Err(CallFailure::UnknownFunction));
         };
-        if let Err(error) = session.revoke() {
-            return self.close(id, Some(error.into()));
-        }
+        session.revoke()?;
         if let Handler::Async(function) = handler {
             let function = function.clone();
-            return self.start_task(id, request, &function);
+            return self.start_task(session, request, &function);
         }
-        let Some(work) = work_of(handler, session) else { return self.subscribe(id, request) };
+        let Some(work) = work_of(handler, session) else { return self.subscribe(session, request) };
         let regions = std::mem::take(&mut session.regions);
         let bytes = regions.iter().map(|r| r.allocation.len() as u64).sum();
         self.stats.bytes_in.add(bytes);
@@ -62,7 +90,8 @@ impl Serving {
             _ => Execution::Pooled,
         };
         let deadline = now + self.config.call_time;
-        let mut call = ServerCall { work, regions, peer, user: request.user, deadline };
+        let mut call =
+            ServerCall { work, regions, session: session.serial, peer, user: request.user, deadline };
         if execution == Execution::Inline && self.peers.may_inline(peer, now) {
             let begun = self.peers.is_shared().then(Instant::now);
             let result = call.run(&Stop::at(call.deadline));
@@ -70,48 +99,52 @@ impl Serving {
                 self.peers.computed(peer, begun.elapsed());
             }
             session.regions = call.regions;
-            return self.respond(id, result);
+            return self.respond(session, result);
         }
         match self.pool.submit(call) {
-            Ok(number) => {
-                session.calling = Calling::Pooled(number);
-                self.pooled_calls.insert(number, id);
+            Ok(call) => {
+                session.calling = Calling::Pooled { call, function: request.function };
+                Ok(())
             }
             Err(refused) => {
                 session.regions = refused.call.regions;
-                self.respond(id, Err(CallFailure::Refused(refused.why)));
+                self.respond(session, Err(CallFailure::Refused(refused.why)))
             }
         }
     }
 
     /// Starts a task that executes a call of an async function.
-    fn start_task(&mut self, id: CmId, request: CallRequest, function: &Arc<AsyncFunction>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+    fn start_task(
+        &mut self,
+        session: &mut ServerSession,
+        request: CallRequest,
+        function: &Arc<AsyncFunction>,
+    ) -> Result<(), SessionEnd> {
         if session.process.as_ref().is_some_and(|process| process.is_alive()) {
             // The process would have to be stopped before the regions are read, and stopping it takes long.
             let why = "the session has a process for kernels; call this function on another session";
-            return self.respond(id, Err(CallFailure::Arguments(why.into())));
+            return self.respond(session, Err(CallFailure::Arguments(why.into())));
         }
         let regions = std::mem::take(&mut session.regions);
         self.stats.bytes_in.add(regions.iter().map(|r| r.allocation.len() as u64).sum());
         let (peer, deadline) = (session.peer.ip().into(), self.now + self.config.call_time);
-        match self.tasks.start(function, TaskCall { regions, peer, user: request.user, deadline }) {
+        let call = TaskCall { regions, session: session.serial, peer, user: request.user, deadline };
+        match self.tasks.start(function, call) {
             Ok(task) => {
-                session.calling = Calling::Task(task);
-                self.task_calls.insert(task, id);
+                session.calling = Calling::Task { task, function: request.function };
+                Ok(())
             }
             Err(refused) => {
                 let (why, regions) = *refused;
                 session.regions = regions;
-                self.respond(id, Err(CallFailure::Refused(why)));
+                self.respond(session, Err(CallFailure::Refused(why)))
             }
         }
     }
 
     /// Lets the loop service execute a call. If the loop service accepts the call, the loop service gets a
     /// `StreamingSession`, by which it writes to the session's host.
-    fn subscribe(&mut self, id: CmId, request: CallRequest) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+    fn subscribe(&mut self, session: &mut ServerSession, request: CallRequest) -> Result<(), SessionEnd> {
         let mut regions = std::mem::take(&mut session.regions);
         let result = match &mut self.loop_service {
             Some(_) if session.shares_regions() => {
@@ -129,45 +162,40 @@ impl Serving {
         };
         session.regions = regions;
         let may = result.is_ok();
-        self.respond(id, result);
-        if may {
-            self.begin_stream(id);
-        }
+        self.respond(session, result)?;
+        if may { self.begin_stream(session) } else { Ok(()) }
     }
 
-    fn begin_stream(&mut self, id: CmId) {
+    fn begin_stream(&mut self, session: &mut ServerSession) -> Result<(), SessionEnd> {
         let most_sends = sizes::stream_sends(&self.config, self.context.attr());
-        let Some((session, loop_service)) = self.sessions.get_mut(&id).zip(self.loop_service.as_mut()) else {
-            return;
+        let Some(loop_service) = &mut self.loop_service else { return Ok(()) };
+        let Some(stream) = session.stream(most_sends)? else {
+            let why = "a subscriber's parameters have a region each, and no kernel has them";
+            return Err(SessionEnd::LoopService(why.into()));
         };
-        match session.stream(most_sends) {
-            Ok(Some(stream)) => loop_service.service.begin(stream, self.now),
-            Ok(None) => {
-                let why = "a subscriber's parameters have a region each, and no kernel has them";
-                self.close(id, Some(SessionEnd::LoopService(why.into())));
-            }
-            Err(error) => self.close(id, Some(error.into())),
-        }
+        loop_service.service.begin(stream, self.now);
+        Ok(())
     }
 
-    fn respond(&mut self, id: CmId, result: Result<Vec<Option<Part>>, CallFailure>) {
+    fn respond(
+        &mut self,
+        session: &mut ServerSession,
+        result: Result<Vec<Option<Part>>, CallFailure>,
+    ) -> Result<(), SessionEnd> {
         if let Err(why) = &result {
-            self.note_failure(id, why);
+            self.note_failure(session, why);
         }
-        let Some(session) = self.sessions.get_mut(&id) else { return };
         let answer = result.as_deref().map_err(CallFailure::code);
-        match session.respond(answer, self.now) {
-            Ok(bytes) => self.stats.bytes_out.add(bytes),
-            Err(end) => self.close(id, Some(end)),
-        }
+        self.stats.bytes_out.add(session.respond(answer, self.now)?);
+        Ok(())
     }
 
-    /// Counts and logs a failed call of session `id`.
-    fn note_failure(&mut self, id: CmId, why: &CallFailure) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+    /// Counts and logs a failed call of `session`.
+    fn note_failure(&mut self, session: &mut ServerSession, why: &CallFailure) {
+        let code = session.calling.function();
         // `calls_failed` does not count a failed call of the function that returns the catalogue. Hosts that do not
         // know the size of the catalogue make such a call to learn the size.
-        if session.function != Some(CATALOGUE) {
+        if code != Some(CATALOGUE) {
             self.stats.calls_failed.add(1);
         }
         match why {
@@ -177,16 +205,15 @@ impl Serving {
             CallFailure::Refused(_) => self.peers.call_refused(session.peer.ip().into()),
             _ => {}
         }
-        let function = self.registry.name(session.function);
+        let function = self.registry.name(code);
         if why.code() == ReturnCode::KERNEL_TIMEOUT {
             let cause = Cut::TimeUp;
             self.stats.calls_cut(cause).add(1);
             let cause = cause.name();
             peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-            // The counter for `Cut::TimeUp` already includes this call. `session.function` becomes `None`, so that
-            // `count_cut` does not count this call a second time if the session ends before the response is
-            // acknowledged.
-            session.function = None;
+            // The counter for `Cut::TimeUp` already includes this call. Without its function, `count_cut` does not count
+            // this call a second time if the session ends before the response is acknowledged.
+            session.calling = Calling::Begun { function: None };
         } else if why.is_for_the_log() {
             peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
         } else {
@@ -194,75 +221,47 @@ impl Serving {
         }
     }
 
-    pub(super) fn finished_calls(&mut self) {
-        while let Some(done) = self.pool.next_done() {
-            self.finished(done);
-        }
-        for done in self.pool.expire(self.now) {
-            self.finished(done);
-        }
-        while let Some(ended) = self.tasks.next_ended() {
-            self.ended_task(ended);
-        }
-        for stuck in self.tasks.expire(self.now) {
-            self.ended_task(stuck);
-        }
-    }
-
-    fn finished(&mut self, EndedCall { id, result, regions }: EndedCall) {
-        if let Some(id) = self.pooled_calls.remove(&id) {
-            self.conclude(id, result, regions);
-        }
-    }
-
-    fn ended_task(&mut self, EndedTask { id, result, regions }: EndedTask) {
-        if let Some(id) = self.task_calls.remove(&id) {
-            self.conclude(id, result, regions);
-        }
-    }
-
-    /// Responds to a call that has ended. If `regions` is `None`, the function of the call still runs.
-    fn conclude(
+    /// Responds to a call of the thread pool or of an async function that has ended. If `regions` is `None`, the function
+    /// of the call still runs.
+    ///
+    /// # Errors
+    /// Fails with the reason for which the session ends.
+    pub(super) fn conclude(
         &mut self,
-        id: CmId,
+        session: &mut ServerSession,
         result: Result<Vec<Option<Part>>, CallFailure>,
         regions: Option<SessionRegions>,
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+    ) -> Result<(), SessionEnd> {
         let Some(regions) = regions else {
             // The call timed out, but its function still runs and uses the regions. The host therefore gets a response
             // without results, and the session ends after the host has acknowledged this response.
             let cause = Cut::TimeUp;
-            if session.function != Some(CATALOGUE) {
+            let code = session.calling.function();
+            if code != Some(CATALOGUE) {
                 self.stats.calls_failed.add(1);
             }
             self.stats.calls_cut(cause).add(1);
             if let Err(why) = &result {
-                let (function, cause) = (self.registry.name(session.function), cause.name());
+                let (function, cause) = (self.registry.name(code), cause.name());
                 let text = "a call was cut; the session ends with its function";
                 peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "{text}");
             }
-            if let Err(end) = session.respond_timed_out(self.now) {
-                self.close(id, Some(end));
-            }
-            return;
+            return session.respond_timed_out(self.now);
         };
         session.regions = regions;
-        self.respond(id, result);
+        self.respond(session, result)
     }
 
     /// If the end of `session` prevents the host from getting the result of a call, counts and logs this call.
     pub(super) fn count_cut(&mut self, session: &ServerSession, end: Option<&SessionEnd>) {
         let code = match (&session.calling, end) {
             (Calling::Waiting(request), _) => request.function,
-            (Calling::Pooled(_) | Calling::Task(_), _) => session.function,
-            // If `session.calling` is `Calling::No`, no call waits or runs. Until the response to the last call is
-            // acknowledged, `session.function` is the function of this call. If an error ends the session before the
-            // acknowledgement, it is not certain that the host has the result, so the call counts as cut off. If the
-            // host disconnects without an error, `end` is `None`. The server then assumes that the host has received
-            // the response, and does not count the call.
-            (Calling::No, Some(_)) => session.function,
-            _ => None,
+            // If no call waits or runs, the state has the function of the last call until the response to this call is
+            // acknowledged. If an error ends the session before the acknowledgement, it is not certain that the host
+            // has the result, so the call counts as cut off. If the host disconnects without an error, `end` is `None`.
+            // The server then assumes that the host has received the response, and does not count the call.
+            (Calling::Idle { .. }, None) => None,
+            (calling, _) => calling.function(),
         };
         let Some(code) = code.filter(|&code| code != CATALOGUE) else { return };
         if matches!(session.calling, Calling::Waiting(_)) {
@@ -276,6 +275,12 @@ impl Serving {
         self.stats.calls_cut(cause).add(1);
         let (function, cause) = (self.registry.name(Some(code)), cause.name());
         peer_line!(self.lines, WARN, session.peer, self.now, function, cause, "a call was cut");
+    }
+
+    /// Writes what each source network has in use to the counters of the server.
+    pub(super) fn survey_peers(&mut self) {
+        let calls = |peer| self.pool.calls(peer) + self.tasks.calls(peer);
+        self.stats.set_peers(self.peers.survey(calls));
     }
 }
 
