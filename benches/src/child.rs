@@ -1,4 +1,4 @@
-//! Processes of a measurement, as the process sees them that gives the orders.
+//! The processes of a measurement, from the view of the process that gives them orders.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -19,10 +19,10 @@ use crate::{
     sides,
 };
 
-/// This program's file, also when it has been replaced meanwhile.
+/// The path of this program's file, which is right even if the file has been replaced since the program started.
 const EXECUTABLE: &str = "/proc/self/exe";
 
-/// One process.
+/// A process that measures.
 #[derive(Debug)]
 pub(crate) struct Side {
     child: Child,
@@ -58,7 +58,7 @@ impl Side {
     pub(crate) fn order<T: DeserializeOwned>(&mut self, order: impl Serialize) -> anyhow::Result<T> {
         let line = serde_json::to_string(&order)?;
         let told = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()));
-        // Why it cannot be told, the process has said on standard error, or its status says.
+        // The process has printed the reason on standard error, or its exit status says it.
         if !matches!(told, Some(Ok(()))) {
             return self.gone();
         }
@@ -87,13 +87,13 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // It has nothing to lose, and may be stopped.
+        // The process has no data to save, and a stopped process would not react to a gentler signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The processes of one thing that is measured.
+/// The processes of one contender.
 #[derive(Debug)]
 pub(crate) struct Pair {
     // The near end is ended first, because fields are dropped in this order.
@@ -105,11 +105,11 @@ pub(crate) struct Pair {
     stop_far: bool,
 }
 
-/// What one repeat gave.
+/// The result of one repeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) value: f64,
-    /// CPU seconds per unit of work: near, far, and what the far end passes on to.
+    /// The CPU seconds per unit of work of the near end, of the far end, and of the process to which the far end passes on.
     pub(crate) cpu: [f64; 3],
 }
 
@@ -137,7 +137,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Stops or continues a far end that spins when idle: nothing of it may run while others are measured.
+    /// Stops or continues a far end that spins when it is idle, because it must not run while other contenders are measured.
     fn signal_far(&self, signal: Signal) -> anyhow::Result<()> {
         let far = self.far.as_ref().filter(|_| self.stop_far);
         far.map_or(Ok(()), |far| far.signal(signal))

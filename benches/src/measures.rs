@@ -15,11 +15,11 @@ use crate::sides::{
     write::{Device, MESSAGE, Messages},
 };
 
-/// Something that is measured: the processes of it.
+/// A contender is something that is measured, by processes of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Contender {
     pub(crate) far: Option<Far>,
-    /// What the far end passes on to.
+    /// The role of the process to which the far end passes on what it receives, if there is one.
     pub(crate) beside: Option<Beside>,
     pub(crate) near: Near,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Contender {
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     pub(crate) name: String,
-    /// Contenders of the measure by their place.
+    /// The places of our contender and of the reference among the contenders of the measure.
     pub(crate) ours: usize,
     pub(crate) reference: Option<Reference>,
     pub(crate) target: Target,
     pub(crate) aim: Option<Target>,
 }
 
-/// What a figure is divided by.
+/// The value by which a figure is divided.
 #[derive(Clone, Debug)]
 pub(crate) enum Reference {
     /// The figure of the contender with this place.
@@ -78,7 +78,8 @@ pub(crate) struct Turns {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) rows: Vec<Comparison>,
     pub(crate) unit: &'static str,
-    /// The unit of CPU time by work, with a factor from seconds; `None`: of no interest.
+    /// The unit of CPU time for each unit of work, and the factor from seconds to it. If the value is `None`, there are no rows about
+    /// CPU time.
     pub(crate) cpu: Option<Cpu>,
 }
 
@@ -86,14 +87,14 @@ pub(crate) struct Turns {
 pub(crate) struct Cpu {
     pub(crate) unit: &'static str,
     pub(crate) per_second: f64,
-    /// What the near and the far end are called, and what the far end passes on to.
+    /// The names of the near end, of the far end, and of the process to which the far end passes on.
     pub(crate) ends: &'static [&'static str],
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Measure {
     Turns(Turns),
-    /// Idle sessions are watched all at the same time.
+    /// The measure of idle sessions, which are all watched at the same time.
     Idle,
 }
 
@@ -101,7 +102,7 @@ const STREAM_CPU: Cpu = Cpu { unit: "s/GiB", per_second: 1.0, ends: &["sender", 
 const CALL_CPU: Cpu = Cpu { unit: "us/call", per_second: 1e6, ends: &["host", "server"] };
 
 impl Measure {
-    /// The names of its rows, without the rows about CPU time.
+    /// Returns the names of the rows, without the rows about CPU time.
     pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::Turns(turns) => turns.rows.iter().map(|row| row.name.clone()).collect(),
@@ -131,7 +132,7 @@ impl Builder {
         self.contenders.len() - 1
     }
 
-    /// The far end passes on.
+    /// Adds a contender whose far end passes on to a third process.
     fn passing(&mut self, far: Far, beside: Beside, near: Near) -> usize {
         self.contenders.push(Contender { far: Some(far), beside: Some(beside), near });
         self.contenders.len() - 1
@@ -150,7 +151,7 @@ impl Builder {
         self.rows.push(Comparison { name, ours, reference, target, aim });
     }
 
-    /// A row whose reference is the rate that the busiest of `cores` permits.
+    /// Adds a row whose reference is the rate that the busiest of `cores` permits.
     fn bounded(
         &mut self,
         name: impl Into<String>,
@@ -169,7 +170,7 @@ impl Builder {
     }
 }
 
-/// All there are, in the order of the table.
+/// Returns all measures in the order of the table.
 pub(crate) fn all() -> Vec<Measure> {
     vec![
         writes_at_4096(),

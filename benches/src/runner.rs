@@ -1,4 +1,4 @@
-//! Repeats, and the rows they come to.
+//! Runs the repeats of all measures, and makes the rows of the table from them.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -17,17 +17,17 @@ use crate::{
     side::Effort,
 };
 
-/// How all of it is measured.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunConfig {
     pub(crate) repeats: u32,
     pub(crate) effort: Effort,
-    /// Too short for verdicts.
+    /// True if the repeats are too short for verdicts.
     pub(crate) quick: bool,
     pub(crate) placement: CpuPlacement,
 }
 
-/// Measures all of it, prints rows as they come, and gives those in whose name `only` is.
+/// Runs the measures, prints each row as soon as it is measured, and returns the rows whose names contain `only`.
 pub(crate) fn run(
     measures: &[Measure],
     only: Option<&str>,
@@ -98,7 +98,7 @@ fn take_turns(
     Ok(rows.into_iter().flat_map(|row| rows_of(turns, row, &samples, &remarks)).collect())
 }
 
-/// The row itself, and those about CPU time.
+/// Makes the row of a ratio, and the rows about the CPU time of its ends.
 fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[String]) -> Vec<Row> {
     let figure = |name: &str, reference: Option<&Reference>, unit, target, of: &dyn Fn(&Sample) -> f64| {
         let values = |place: usize| samples[place].iter().map(of).collect::<Vec<_>>();
@@ -145,13 +145,13 @@ fn rows_of(turns: &Turns, row: &Comparison, samples: &[Vec<Sample>], remarks: &[
     std::iter::once(main).chain(cpu).collect()
 }
 
-/// The rate in GiB/s at which the busiest core has nothing left, in one repeat.
+/// Returns the rate in GiB/s at which the busiest core has no time left, from the CPU times of one repeat.
 fn rate(cores: &[Core], samples: &[Vec<Sample>], repeat: usize) -> f64 {
     let seconds = |core: &Core| core.parts.iter().map(|&(place, end)| samples[place][repeat].cpu[end]).sum();
     1.0 / cores.iter().map(seconds).fold(0.0, f64::max)
 }
 
-/// What each core has to do, in words.
+/// Describes in words what each core has to do.
 fn parts(cores: &[Core], samples: &[Vec<Sample>]) -> String {
     let part = |&(place, end): &(usize, usize)| {
         let seconds: Vec<_> = samples[place].iter().map(|sample| sample.cpu[end]).collect();
@@ -163,7 +163,7 @@ fn parts(cores: &[Core], samples: &[Vec<Sample>]) -> String {
     cores.iter().map(core).collect::<Vec<_>>().join(", ")
 }
 
-/// What is being measured, on standard error: a bar on a terminal, lines elsewhere.
+/// Shows on standard error what is being measured, as a bar on a terminal and as lines elsewhere.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) bar: ProgressBar,
@@ -171,7 +171,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `done`: how the bar's template tells how much is done.
+    /// Starts to show a measure. `done` is the part of the bar's template that tells how much is done.
     pub(crate) fn new(steps: u64, done: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
         // The templates are constants, so the default is never used.

@@ -1,4 +1,4 @@
-//! A process that is one end of a measurement: what it is told, and what it answers. One line of JSON each.
+//! A process that is one end of a measurement. An order to it and its answer are a line of JSON each.
 
 use std::{
     io::{self, BufRead, Write},
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{cpu, placement, sides};
 
-/// `naa bench side`, of which nobody needs to know.
+/// The options of the hidden command `naa bench side`, by which `naa bench` starts the ends of a measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// A `Role` in JSON
@@ -20,25 +20,25 @@ pub(crate) struct Args {
     cpus: Vec<usize>,
 }
 
-/// Which end of which measurement.
+/// The end that a process is, and the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// Does nothing but what the near end makes it do.
+    /// The far end answers the near end.
     Far(sides::Far),
-    /// What the far end at that address passes on to.
+    /// The third process, to which the far end with this address passes on.
     Beside(sides::Beside, SocketAddr),
-    /// Measures.
+    /// The near end measures.
     Near(sides::Near, sides::Ends),
 }
 
-/// How much to do in one repeat.
+/// The amount of work in one repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Effort {
-    /// About how long a measurement that moves bytes or counts calls takes.
+    /// The approximate duration of a measurement that moves bytes or counts calls.
     pub(crate) seconds: f64,
     /// The number of calls of a measurement that times single calls.
     pub(crate) calls: u32,
-    /// How long idle sessions are watched.
+    /// The duration for which idle sessions are watched.
     pub(crate) idle_seconds: f64,
 }
 
@@ -60,19 +60,19 @@ pub(crate) enum Order {
     End,
 }
 
-/// The first line a side prints.
+/// The first line that a process prints.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// What the near end found.
+/// The result of the near end.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) work: Work,
-    /// CPU seconds of this end.
+    /// The CPU seconds of this end.
     pub(crate) cpu: f64,
-    /// What [`Measure::cpu`] returns.
+    /// The value that [`Measure::cpu`] returns.
     pub(crate) measured: Option<[f64; 3]>,
 }
 
@@ -80,21 +80,21 @@ pub(crate) struct Done {
 pub(crate) struct Work {
     /// The figure, in the measurement's unit.
     pub(crate) value: f64,
-    /// How much was done: GiB, or calls.
+    /// The work that was done, in GiB or calls.
     pub(crate) amount: f64,
 }
 
 /// The end that measures.
 pub(crate) trait Measure {
-    /// Settings that were found best, in words.
+    /// Finds the best settings, and describes them in words.
     fn warm_up(&mut self, effort: &Effort) -> anyhow::Result<String> {
         self.run(effort).map(|_| String::new())
     }
 
     fn run(&mut self, effort: &Effort) -> anyhow::Result<Work>;
 
-    /// CPU seconds per unit of work of the near end, the far end, and what the far end passes on to. `None`: those of the
-    /// whole [`run`](Self::run).
+    /// Returns the CPU seconds per unit of work of the near end, of the far end, and of the process to which the far end passes on. If
+    /// the result is `None`, the CPU seconds of the whole [`run`](Self::run) count.
     fn cpu(&self) -> Option<[f64; 3]> {
         None
     }
@@ -141,7 +141,7 @@ fn measure(near: sides::Near, to: sides::Ends) -> anyhow::Result<()> {
     })
 }
 
-/// Obeys until standard input ends, as it does with the process that gives the orders.
+/// Follows orders until standard input ends. It ends with the process that gives the orders.
 pub(crate) fn orders<T: DeserializeOwned>(
     mut obey: impl FnMut(T) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use crate::sides::{
 const LARGE: Load = Load { event: 1 << 20, mtu: 9000 };
 const SMALL: Load = Load { event: 8192, mtu: 9000 };
 
-/// All there are, in the order of the table.
+/// Returns all measures in the order of the table.
 pub(crate) fn all() -> Vec<Measure> {
     vec![local(), remote(), delivery(), latency(), small_local(), small_remote(), idle()]
 }

@@ -12,7 +12,7 @@ use crate::sides::{
 const EVENT: usize = 1 << 20;
 const SMALL: usize = 8192;
 
-/// All there are, in the order of the table.
+/// Returns all measures in the order of the table.
 pub(crate) fn all() -> Vec<Measure> {
     vec![
         reassembling(),

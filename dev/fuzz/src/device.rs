@@ -1,4 +1,4 @@
-//! An endpoint with memory that notices every access that should not be.
+//! An endpoint whose memory panics at every access that the protocol does not permit.
 
 use std::net::SocketAddr;
 
@@ -18,20 +18,20 @@ pub(crate) struct Region {
     pub(crate) pd: PdId,
     pub(crate) va: u64,
     pub(crate) access: Access,
-    /// Nothing is in front of or behind it: an access beyond its ends panics.
+    /// The bytes of the region alone, so that an access beyond its ends panics.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What the packet in hand may write.
+/// The bytes that the packet that is handled now may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Rule {
     #[default]
     Nothing,
-    /// Receives and READs: regions with local write access.
+    /// The packet may write where receives and READs write: to regions with local write access.
     Local,
-    /// What RETHs named, in regions with remote write access.
+    /// The packet may write what RETHs named, in regions with remote write access.
     Remote,
-    /// The one or the other.
+    /// The packet may write what `Local` or `Remote` permits.
     Either,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Rule {
 pub(crate) struct Regions {
     pub(crate) slots: Vec<Option<Region>>,
     rule: Rule,
-    /// What RETHs of peers and work requests of the application have named so far.
+    /// The bytes that RETHs of peers and work requests of the application have named so far.
     named: Vec<Reth>,
     posted: Vec<Sge>,
     /// The protection domain of the queue pair the packet goes to.
@@ -48,7 +48,7 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// Notes what the packet `datagram` may write, and returns it.
+    /// Stores what the packet `datagram` may write, and returns it.
     fn expect(&mut self, datagram: &[u8], pd: Option<PdId>) -> Rule {
         let packet = Packet::decode(datagram).ok();
         self.rule = packet.map_or(Rule::Nothing, |packet| rule(&packet));
@@ -65,7 +65,7 @@ impl Regions {
         self.slots[id.0 as usize].as_ref().expect("only registered regions are touched")
     }
 
-    /// All or part of a region, as the application will name it.
+    /// Returns a region or a part of it, as the application names it in a work request.
     pub(crate) fn sge(&mut self, slot: usize, offset: u64, length: u32) -> Option<Sge> {
         let region = self.slots.get(slot)?.as_ref()?;
         let sge = Sge { addr: region.va.wrapping_add(offset), length, lkey: region.keys.lkey };
@@ -143,14 +143,15 @@ impl Device {
         self.endpoint.create_qp(&QpInit { pd, send_cq, recv_cq, cap }).expect("within the limits")
     }
 
-    /// Hands a datagram in. `pd` is that of the queue pair it names.
+    /// Lets the endpoint handle a datagram. `pd` is the protection domain of the queue pair that the datagram names.
     pub(crate) fn receive(&mut self, now: Time, from: SocketAddr, datagram: &[u8], pd: Option<PdId>) {
         self.regions.expect(datagram, pd);
         let meta = DatagramMeta { from, to: self.local(), index: 0 };
         self.endpoint.handle_datagram(now, &meta, datagram, &mut self.regions, &mut ());
     }
 
-    /// Hands the datagrams of a super-packet in, all for queue pairs of `pd`. What one of them may write the others may, too.
+    /// Lets the endpoint handle the datagrams of a super-packet, all for queue pairs of the protection domain `pd`. What one of them may
+    /// write, the others may write, too.
     pub(crate) fn receive_merged(&mut self, now: Time, from: SocketAddr, datagrams: &[Vec<u8>], pd: PdId) {
         let rules: Vec<_> =
             datagrams.iter().map(|datagram| self.regions.expect(datagram, Some(pd))).collect();
@@ -170,7 +171,7 @@ impl Device {
         SocketAddr::new(self.addr.ip(), ROCE_PORT)
     }
 
-    /// Builds the next packet as it goes on the wire.
+    /// Builds the bytes of the next packet.
     pub(crate) fn send(&mut self, now: Time, ip_id: u16) -> Option<Vec<u8>> {
         let mut transmit = std::mem::take(&mut self.transmit);
         let sent = self.endpoint.poll_transmit(now, &mut transmit);
@@ -209,7 +210,7 @@ impl Device {
         out
     }
 
-    /// Lets the endpoint do what is due.
+    /// Lets the endpoint handle its due timers.
     pub(crate) fn expire(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
         assert!(self.endpoint.poll_timeout().is_none_or(|at| at > now), "a timer that is due again at once");
@@ -229,7 +230,7 @@ fn rule(packet: &Packet<'_>) -> Rule {
     }
 }
 
-/// Appends the right ICRC. What is shorter than a BTH gets zeros.
+/// Appends the right ICRC. A datagram that is shorter than a BTH gets zeros.
 pub(crate) fn seal(bytes: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, ip_id: u16) {
     let flow = Flow::new(from, to).expect("both ends are of one family");
     let icrc = match bytes.split_at_checked(Bth::LEN) {

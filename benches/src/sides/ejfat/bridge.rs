@@ -1,4 +1,4 @@
-//! The bridge, and how long events take through it.
+//! Measures a bridge, and the times that events take through it.
 
 use std::{
     net::SocketAddr,
@@ -33,11 +33,11 @@ use crate::{
 /// The number of open events, which is the default of `naa bridge`.
 const OPEN: u32 = 1024;
 const STREAM_SENDS: u32 = 1024;
-/// A bridge tells what it did ten times a second.
+/// The longest wait for a report of a bridge, which reports its counters ten times a second.
 const FRESH: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Where workers of this machine subscribe at the bridge with that address.
+/// Returns the path of the socket at which workers of this machine subscribe, for the bridge with this address.
 pub(super) fn socket(bridge: SocketAddr) -> PathBuf {
     naa_files::temporary().join(format!("naa-bench-{bridge}"))
 }
@@ -86,7 +86,7 @@ fn config(address: SocketAddr, delivery: BridgeDelivery) -> BridgeConfig {
     }
 }
 
-/// What it did until now.
+/// Returns the counters of the bridge.
 fn fresh(handle: &BridgeHandle) -> Snapshot {
     let (old, begin) = (handle.snapshot().now, Instant::now());
     loop {
@@ -98,7 +98,7 @@ fn fresh(handle: &BridgeHandle) -> Snapshot {
     }
 }
 
-/// What it did until nothing was open or on its way.
+/// Returns the counters of the bridge when no event is open or on its way.
 fn settled(handle: &BridgeHandle) -> Snapshot {
     let begin = Instant::now();
     loop {
@@ -111,7 +111,7 @@ fn settled(handle: &BridgeHandle) -> Snapshot {
     }
 }
 
-/// How long events took that were delivered since the counters were `before`.
+/// Returns the times of the events that were delivered since the counters had the values `before`.
 fn latencies(now: &bridge::Counters, before: &bridge::Counters) -> Option<Latencies> {
     Some(Latencies {
         since_first_segment: latency(&now.latency.since(&before.latency))?,
@@ -119,17 +119,17 @@ fn latencies(now: &bridge::Counters, before: &bridge::Counters) -> Option<Latenc
     })
 }
 
-/// p50 and p99 in microseconds, within the steps of histograms.
+/// Returns the p50 and the p99 in microseconds. They are as exact as the steps of the histograms.
 fn latency(of: &Histogram) -> Option<[f64; 2]> {
     let micros = |part| of.quantile(part).map(|nanos| nanos as f64 / 1e3);
     Some([micros(0.5)?, micros(0.99)?])
 }
 
-/// Events at a rate that every way can take.
+/// A rate in bytes per second that each way to a worker can carry.
 const RATE: f64 = GIB;
 const TRIES: u32 = 3;
 
-/// Microseconds to the delivery.
+/// Measures the microseconds until events are delivered.
 #[derive(Debug)]
 pub(in crate::sides) struct Latency {
     source: Source,

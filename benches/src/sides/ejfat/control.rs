@@ -1,4 +1,4 @@
-//! What the near end asks the far one, over TCP: a line of JSON each.
+//! The requests of the near end to the far end, over TCP. A request and its answer are a line of JSON each.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -18,62 +18,62 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cpu, side::parse, sides::spawn};
 
-/// A receiver that gets nothing for this time has lost the rest.
+/// If a receiver gets nothing for this time, the events that are missing are lost.
 const SILENCE: Duration = Duration::from_millis(40);
 /// The longest wait for events that an earlier run left incomplete.
 const SETTLED: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Something is sent from now on. Receive it so, if that is a choice.
+    /// Events are sent from now on. The receiver receives them as the value says, if it has a choice.
     Begin(Manner),
-    /// So many events were sent.
+    /// This number of events was sent.
     End { events: u64 },
-    /// Relay to there.
+    /// The far end relays to this address.
     To(SocketAddr),
-    /// CPU time and memory so far.
+    /// The answer is the CPU time and the memory that were used so far.
     Look,
-    /// The same, and how long events took through a bridge since it began.
+    /// The answer is the same, and the times that events took through a bridge since it started.
     Latencies,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct SinkReport {
-    /// Whole ones since it began.
+    /// The number of complete events since the receiver started.
     pub(super) events: u64,
-    /// When the last of them was there, by [`clock`]; 0: none came.
+    /// The time by [`clock`] at which the last of them was complete; 0 if there was none.
     pub(super) last: u64,
-    /// How long events took to their delivery, if it is asked for and known.
+    /// The times until events were delivered, if the request asks for them and they are known.
     pub(super) latencies: Option<Latencies>,
-    /// Seconds so far.
+    /// The CPU seconds that were used so far.
     pub(super) cpu: f64,
     pub(super) resident_kib: f64,
 }
 
-/// Times until events are known to have been delivered in microseconds, each p50 and p99.
+/// The times until events are known to have been delivered, in microseconds. Each time has a p50 and a p99.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Latencies {
     pub(super) since_first_segment: [f64; 2],
     pub(super) since_last_segment: [f64; 2],
 }
 
-/// How a buffer receives.
+/// The way in which a buffer receives.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Manner {
-    /// Datagrams of one system call.
+    /// The number of datagrams that one system call receives.
     pub(super) batch: u32,
-    /// Looks again and again for a while before it sleeps.
+    /// True if the receiver polls for a while before it sleeps.
     pub(super) spin: bool,
 }
 
-/// What whoever receives has come to.
+/// The counts of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Whole ones.
+    /// The number of complete events.
     events: AtomicU64,
-    /// When the last one was there, by [`clock`].
+    /// The time by [`clock`] at which the last event was complete.
     last: AtomicU64,
-    /// Incomplete ones.
+    /// The number of incomplete events.
     open: AtomicU32,
     batch: AtomicU32,
     spin: AtomicBool,

@@ -64,7 +64,7 @@ impl Paired {
 pub(super) enum Verdict {
     Faster,
     Slower,
-    /// The change is not larger than the spread.
+    /// The bench did not change by more than its spread.
     Same,
     /// The revision before has the bench, and this checkout has not.
     OnlyBefore,

@@ -14,9 +14,10 @@ const FOLDER: &str = "benches/hot/benches";
 /// The seconds for which a bench runs before it is measured, and for which it is measured.
 const WARM_UP: &str = "0.05";
 const MEASURE: &str = "0.2";
-/// The least that criterion takes. Rounds are worth more than samples of one round.
+/// The least number of samples that criterion permits. More rounds are worth more than more samples of one round.
 const SAMPLES: &str = "10";
-/// How often criterion draws the samples again for a confidence interval that nobody reads here; it warns of fewer.
+/// The number of times that criterion draws the samples again for a confidence interval, which is not used here. Criterion warns if the
+/// number is less.
 const RESAMPLES: &str = "1001";
 
 /// A bench, and the program that has it.
@@ -60,7 +61,7 @@ impl Programs {
     }
 }
 
-/// Part of what cargo says of a target that it built.
+/// A part of cargo's message about a target that it built.
 #[derive(Deserialize)]
 struct Artifact {
     target: Target,
@@ -72,7 +73,7 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// The bench programs among cargo's messages.
+/// Finds the bench programs in cargo's messages.
 fn executables(messages: &str) -> Vec<PathBuf> {
     // Other messages have other fields.
     let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
@@ -82,12 +83,12 @@ fn executables(messages: &str) -> Vec<PathBuf> {
     programs
 }
 
-/// The names in a list of benches, as criterion prints it.
+/// Reads the names in a list of benches, as criterion prints it.
 fn names(list: &str) -> impl Iterator<Item = String> {
     list.lines().filter_map(|line| line.strip_suffix(": benchmark")).map(str::to_owned)
 }
 
-/// Part of the file in which criterion tells the results of a bench.
+/// A part of the file in which criterion stores the results of a bench.
 #[derive(Deserialize)]
 struct Estimates {
     median: Estimate,
@@ -127,7 +128,7 @@ pub(super) fn measure(bench: &Bench, scratch: &Path) -> Result<f64> {
     Ok(estimates.median.point_estimate)
 }
 
-/// The first file below `folder` whose path ends with `end`.
+/// Returns the first file below `folder` whose path ends with `end`.
 fn find(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
     let files = repo::files(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     Ok(files.into_iter().find(|file| file.ends_with(end)).map(|file| folder.join(file)))

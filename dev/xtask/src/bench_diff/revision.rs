@@ -1,4 +1,4 @@
-//! The revision before, and where it is checked out.
+//! The revision with which this checkout is compared, and the worktree of this revision.
 
 use super::git;
 use crate::repo;
@@ -27,7 +27,7 @@ impl fmt::Display for Revision {
 }
 
 impl Revision {
-    /// The revision of this name.
+    /// Finds the revision with this name.
     ///
     /// # Errors
     /// Fails if there is none, or if it has no benches of the hot paths.
@@ -72,7 +72,7 @@ impl Revision {
     }
 }
 
-/// What is compared with the revision, for people.
+/// Describes for people what is compared with the revision.
 pub(super) fn this_checkout() -> Result<String> {
     let head = git(&["log", "-1", "--format=%h %s"])?.unwrap_or_default();
     let changed = git(&["status", "--porcelain"])?.is_some_and(|first| !first.is_empty());
