@@ -294,8 +294,8 @@ impl Pool {
         let stop = Arc::new(Stop::at(deadline));
         state.open.insert(id, Open { session, peer, deadline, stop, runs_on: None, kill_time });
         state.waiting.insert(id, call);
-        self.shared.wake_or_start_thread(state);
         self.uncollected.fetch_add(1, Ordering::Relaxed);
+        self.shared.wake_or_start_thread(state);
         Ok(id)
     }
 
@@ -309,8 +309,8 @@ impl Pool {
         Some(done)
     }
 
-    /// Returns true if no call is left that the caller of [`Self::submit`] waits for. Only the methods of this type change
-    /// the number, and not the threads of the pool, so it needs no order beside other memory.
+    /// Returns true if all calls are collected or abandoned. [`Self::submit`] raises the number while it has the lock, before
+    /// a thread can take the call. A thread that learns of the end of a call therefore finds the number raised.
     fn is_collected(&self) -> bool {
         self.uncollected.load(Ordering::Relaxed) == 0
     }
@@ -407,7 +407,9 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.close();
-        self.shared.lock().abandon_all();
+        let state = self.shared.lock();
+        state.abandon_all();
+        debug_assert_eq!(self.uncollected.load(Ordering::Relaxed), state.open.len() + state.done.len());
     }
 }
 
@@ -603,9 +605,9 @@ impl State {
         self.done.push_back(EndedCall { id, session: open.session, result, regions });
     }
 
-    /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the serial number of
-    /// its session, and the call's regions if the call has not started. Returns `None` if the call is not open. If the call runs, its function is requested to stop, and the call is put into the
-    /// quarantine.
+    /// Removes call `id` from the open calls, because its time is over or its session ended. Returns the serial number
+    /// of its session, and the call's regions if the call has not started. Returns `None` if the call is not open. If
+    /// the call runs, its function is requested to stop, and the call is put into the quarantine.
     fn give_up(&mut self, id: CallId) -> Option<(u64, Option<SessionRegions>)> {
         let open = self.open.remove(&id)?;
         self.deadlines.remove(&(open.deadline, id));

@@ -58,7 +58,7 @@ pub(super) struct Serving {
     /// The sessions whose work requests were flushed. Each element has the time at which the session is closed if it is
     /// still open, and the serial number of the session.
     flushed: VecDeque<(Instant, u64)>,
-    calls: CallExecutor,
+    executor: CallExecutor,
     channel: Channel,
     queue: SharedCq,
     listener: Option<CmId>,
@@ -103,7 +103,7 @@ impl Serving {
             registry.has_kernels().then(|| shares_of_files(config.shares(), config.limits.max_regions)),
         );
         let now = Instant::now();
-        let calls = CallExecutor {
+        let executor = CallExecutor {
             config,
             registry,
             stats,
@@ -120,7 +120,7 @@ impl Serving {
             budget,
             sessions: Sessions::default(),
             flushed: VecDeque::new(),
-            calls,
+            executor,
             channel,
             queue,
             listener: Some(listener),
@@ -150,7 +150,7 @@ impl Serving {
                 let _ = ending.set(why);
                 break;
             }
-            self.calls.now = Instant::now();
+            self.executor.now = Instant::now();
             if let Some(event) = self.queue.poll_with(&self.context, &self.channel) {
                 self.event(event);
                 self.events();
@@ -166,15 +166,15 @@ impl Serving {
 
     fn wait(&mut self, on: WaitOn) -> Result<(), Error> {
         let until = self.deadline();
-        match &mut self.calls.loop_service {
+        match &mut self.executor.loop_service {
             Some(loop_service) => loop_service.wait(&self.context, on, until),
-            None => self.context.wait(on, self.calls.config.wait, Some(until)).map(drop),
+            None => self.context.wait(on, self.executor.config.wait, Some(until)).map(drop),
         }
     }
 
     fn turn_loop_service(&mut self) {
-        let Some(loop_service) = &mut self.calls.loop_service else { return };
-        loop_service.turn(self.calls.now);
+        let Some(loop_service) = &mut self.executor.loop_service else { return };
+        loop_service.turn(self.executor.now);
         for (serial, why) in std::mem::take(&mut loop_service.closing) {
             self.close(serial, Some(SessionEnd::LoopService(why)));
         }
@@ -183,7 +183,7 @@ impl Serving {
     /// Returns the time at which the server loop must stop waiting, even if no completion and no CM event has arrived.
     fn deadline(&self) -> Instant {
         let flushed = self.flushed.front().map(|(at, _)| *at);
-        let calls = [self.calls.pool.next_deadline(), self.calls.tasks.next_deadline()];
+        let calls = [self.executor.pool.next_deadline(), self.executor.tasks.next_deadline()];
         calls.into_iter().chain([flushed]).flatten().fold(self.next_timer_check, Instant::min)
     }
 
@@ -194,7 +194,7 @@ impl Serving {
             tracing::info!(sessions, "the server shuts down: sessions end when they are in no call");
             let _ = self.channel.destroy_id(listener);
         }
-        if self.calls.loop_service.as_mut().is_some_and(|loop_service| !loop_service.service.finish()) {
+        if self.executor.loop_service.as_mut().is_some_and(|loop_service| !loop_service.service.finish()) {
             return false;
         }
         let idle: Vec<_> = self.sessions.iter_mut().filter_map(|s| s.drain().then_some(s.serial)).collect();
@@ -203,10 +203,10 @@ impl Serving {
     }
 
     fn close_all(&mut self) {
-        self.calls.ending = true;
+        self.executor.ending = true;
         self.sessions.serials().into_iter().for_each(|serial| self.close(serial, None));
-        self.calls.pool.close();
-        self.calls.tasks.leave_all();
+        self.executor.pool.close();
+        self.executor.tasks.leave_all();
     }
 
     fn completions(&mut self) {
@@ -216,14 +216,14 @@ impl Serving {
     }
 
     fn completed(&mut self, wc: &Wc) {
-        let now = self.calls.now;
+        let now = self.executor.now;
         let serial = session::serial(wc);
         // Completions of sessions that have ended also arrive here, and are dropped.
         let Some(session) = self.sessions.get_mut(serial).filter(|session| !session.flushed) else { return };
         let streams = matches!(session.calling, Calling::Streaming);
         if session::is_stream(wc) && wc.status.is_success() {
             session.liveness.received(now);
-            if let Some(loop_service) = &mut self.calls.loop_service {
+            if let Some(loop_service) = &mut self.executor.loop_service {
                 loop_service.service.completed(StreamId(serial), now);
             }
             return;
@@ -236,14 +236,14 @@ impl Serving {
         }
         let ended = match session.completed(wc, now) {
             Ok(Next::Nothing) => Ok(()),
-            Ok(Next::Call(request)) => self.calls.call(session, request),
+            Ok(Next::Call(request)) => self.executor.call(session, request),
             Ok(Next::Close) => return self.close(serial, None),
             // Work requests are flushed not only after a failure, but also when the host disconnects. The CM event of a
             // disconnect says more about the end of the session than the flush does. The session therefore ends only
             // when this CM event arrives, or after [`GRACE`].
             Err(SessionEnd::Completion(WcStatus::WrFlushError)) => {
                 session.flushed = true;
-                if let Some(loop_service) = self.calls.loop_service.as_mut().filter(|_| streams) {
+                if let Some(loop_service) = self.executor.loop_service.as_mut().filter(|_| streams) {
                     loop_service.service.ended(StreamId(serial), now);
                 }
                 self.flushed.push_back((now + GRACE, serial));
@@ -258,21 +258,23 @@ impl Serving {
 
     /// Responds to the calls of the thread pool and of async functions that have ended, or whose time is over.
     fn ended_calls(&mut self) {
-        let now = self.calls.now;
-        while let Some(ended) = self.calls.pool.next_done() {
+        let now = self.executor.now;
+        while let Some(ended) = self.executor.pool.next_done() {
             self.conclude(ended.session, ended.result, ended.regions);
         }
-        for expired in self.calls.pool.expire(now) {
+        for expired in self.executor.pool.expire(now) {
             self.conclude(expired.session, expired.result, expired.regions);
         }
-        while let Some(ended) = self.calls.tasks.next_ended() {
+        while let Some(ended) = self.executor.tasks.next_ended() {
             self.conclude(ended.session, ended.result, ended.regions);
         }
-        for stuck in self.calls.tasks.expire(now) {
+        for stuck in self.executor.tasks.expire(now) {
             self.conclude(stuck.session, stuck.result, stuck.regions);
         }
     }
 
+    /// Responds to a call of the session with the serial number `serial`. The thread pool and the tasks report a call at
+    /// most once, and not after [`close`](Self::close) has abandoned it, so the session is in this call.
     fn conclude(
         &mut self,
         serial: u64,
@@ -280,14 +282,18 @@ impl Serving {
         regions: Option<SessionRegions>,
     ) {
         let Some(session) = self.sessions.get_mut(serial) else { return };
-        if let Err(end) = self.calls.conclude(session, result, regions) {
+        debug_assert!(
+            matches!(session.calling, Calling::Pooled { .. } | Calling::Task { .. }),
+            "{session:?}"
+        );
+        if let Err(end) = self.executor.conclude(session, result, regions) {
             self.close(serial, Some(end));
         }
     }
 
     fn end_flushed(&mut self) {
         while let Some(&(at, serial)) = self.flushed.front()
-            && at <= self.calls.now
+            && at <= self.executor.now
         {
             self.flushed.pop_front();
             self.close(serial, Some(SessionEnd::Completion(WcStatus::WrFlushError)));
@@ -309,7 +315,7 @@ impl Serving {
         let Some(session) = self.sessions.get_mut(serial) else { return };
         session.established = true;
         let path_mtu = param.path_mtu;
-        peer_line!(self.calls.lines, INFO, session.peer, self.calls.now, path_mtu, "session begins");
+        peer_line!(self.executor.lines, INFO, session.peer, self.executor.now, path_mtu, "session begins");
     }
 
     /// Handles a host's request to connect.
@@ -321,10 +327,10 @@ impl Serving {
             Some(why) => Err(why.to_owned()),
         };
         if let Err(why) = accepted {
-            let calls = &mut self.calls;
-            calls.stats.sessions_rejected.add(1);
-            let refused = calls.stats.sessions_rejected.get();
-            peer_line!(calls.lines, WARN, peer, calls.now, why, refused, "refused a host");
+            let executor = &mut self.executor;
+            executor.stats.sessions_rejected.add(1);
+            let refused = executor.stats.sessions_rejected.get();
+            peer_line!(executor.lines, WARN, peer, executor.now, why, refused, "refused a host");
             // Hosts in C use the private data of a REJ as a format string, so `text` contains no `%` and ends with a
             // zero byte.
             let mut text: Vec<u8> = why.bytes().filter(|b| *b != b'%' && *b != 0).take(147).collect();
@@ -335,7 +341,7 @@ impl Serving {
     }
 
     fn refusal(&self, peer: SocketAddr) -> Option<&'static str> {
-        let CallExecutor { config, peers, .. } = &self.calls;
+        let CallExecutor { config, peers, .. } = &self.executor;
         if !config.allow.permits(peer.ip()) {
             Some("your address is not on the server's allow-list")
         } else if self.sessions.len() >= config.max_sessions {
@@ -348,7 +354,7 @@ impl Serving {
     }
 
     fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), SessionEnd> {
-        let CallExecutor { config, peers, stats, .. } = &mut self.calls;
+        let CallExecutor { config, peers, stats, .. } = &mut self.executor;
         self.queue.make_room(self.sessions.len())?;
         let pd = self.context.alloc_pd()?;
         let cq = self.queue.cq();
@@ -370,17 +376,17 @@ impl Serving {
     /// Ends a session after either side disconnected, or because of an error.
     fn close(&mut self, serial: u64, end: Option<SessionEnd>) {
         let Some(mut session) = self.sessions.remove(serial) else { return };
-        let calls = &mut self.calls;
+        let executor = &mut self.executor;
         // The loop service is notified before the session's queue pair and memory are dropped.
-        if let (Calling::Streaming, Some(loop_service)) = (&session.calling, &mut calls.loop_service) {
-            loop_service.service.ended(StreamId(serial), calls.now);
+        if let (Calling::Streaming, Some(loop_service)) = (&session.calling, &mut executor.loop_service) {
+            loop_service.service.ended(StreamId(serial), executor.now);
         }
-        calls.peers.session_ended(session.peer.ip().into());
+        executor.peers.session_ended(session.peer.ip().into());
         self.queue.session_ended();
         match session.calling {
             // If the function of the call still runs, the regions of the call are dropped when the function returns.
-            Calling::Pooled { call, .. } => drop(calls.pool.abandon(call)),
-            Calling::Task { task, .. } => calls.tasks.leave(task),
+            Calling::Pooled { call, .. } => drop(executor.pool.abandon(call)),
+            Calling::Task { task, .. } => executor.tasks.leave(task),
             _ => {}
         }
         if let Some(process) = &session.process {
@@ -388,35 +394,35 @@ impl Serving {
         }
         let seconds = session.since.elapsed().as_secs_f64();
         let end = session.refused.take().or(end);
-        calls.count_cut(&session, end.as_ref());
+        executor.count_cut(&session, end.as_ref());
         match end {
-            None => peer_line!(calls.lines, INFO, session.peer, calls.now, seconds, "session ends"),
+            None => peer_line!(executor.lines, INFO, session.peer, executor.now, seconds, "session ends"),
             Some(end) => {
-                calls.stats.sessions_failed.add(1);
+                executor.stats.sessions_failed.add(1);
                 if matches!(end, SessionEnd::Memory(_)) {
-                    calls.peers.memory_refused(session.peer.ip().into());
+                    executor.peers.memory_refused(session.peer.ip().into());
                 }
-                peer_line!(calls.lines, WARN, session.peer, calls.now, seconds, why = %end, "session fails");
+                peer_line!(executor.lines, WARN, session.peer, executor.now, seconds, why = %end, "session fails");
             }
         }
         let _ = self.channel.destroy_id(session.id);
-        calls.stats.sessions.set(self.sessions.len() as u64);
+        executor.stats.sessions.set(self.sessions.len() as u64);
     }
 
     /// Does the periodic work: sends liveness probes to silent hosts, and ends the sessions of hosts that do not
     /// answer. Sessions whose regions were not set up in time are ended, too.
     fn check_timers(&mut self) {
-        let now = self.calls.now;
+        let now = self.executor.now;
         if now < self.next_timer_check {
             return;
         }
-        let interval = self.calls.config.probe_interval;
+        let interval = self.executor.config.probe_interval;
         let until_next = if interval.is_zero() { TIMER_PERIOD } else { TIMER_PERIOD.min(interval / 2) };
         self.next_timer_check = now + until_next;
         let mut over = Vec::new();
         for session in self.sessions.iter_mut() {
             let fresh = !session.is_ready() && matches!(session.calling, Calling::Idle { .. });
-            if fresh && now - session.since > self.calls.config.setup_time {
+            if fresh && now - session.since > self.executor.config.setup_time {
                 over.push((session.serial, SessionEnd::Idle));
             } else if session.liveness.is_dead(now) {
                 over.push((session.serial, SessionEnd::Unacknowledged));
@@ -428,7 +434,7 @@ impl Serving {
             }
         }
         over.into_iter().for_each(|(serial, end)| self.close(serial, Some(end)));
-        self.calls.survey_peers();
+        self.executor.survey_peers();
     }
 }
 

@@ -236,7 +236,7 @@ impl EmbeddedDevice {
             }
             let next = spinner.after(&turn, now, &state.contention);
             if next == Next::Sleep {
-                if self.sleep(state, ProgressOwner::Caller, (on, beside), deadline, now) {
+                if self.sleep(state, ProgressOwner::Caller, (on, beside), deadline) {
                     self.stop_driving(&mut self.lock(), Instant::now());
                     return Wake::Ready;
                 }
@@ -290,7 +290,6 @@ impl EmbeddedDevice {
         role: ProgressOwner,
         (on, beside): (WaitOn, Option<BorrowedFd<'_>>),
         until: Option<Instant>,
-        now: Instant,
     ) -> bool {
         let wake_at = state.engine.deadline().into_iter().chain(until).min();
         state.asleep = Some((wake_at, on));
@@ -300,7 +299,7 @@ impl EmbeddedDevice {
         // socket stays open during the sleep.
         let port = state.engine.port.clone();
         drop(state);
-        let timeout = wake_at.map(|at| at.saturating_duration_since(now));
+        let timeout = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
         let waker = self.waker(role);
         let ready = wait_beside(&[&port], Some(waker), beside, want_write, timeout);
         let ready = ready.unwrap_or_default();
@@ -392,13 +391,13 @@ impl EmbeddedDevice {
                 self.role.change(ProgressOwner::Thread, ProgressOwner::None);
                 return;
             }
-            let (turn, now) = state.turn(&WaitOn::default());
+            let (turn, _) = state.turn(&WaitOn::default());
             if turn.more || turn.busy {
                 drop(state);
                 self.yield_to_contenders();
                 continue;
             }
-            self.sleep(state, ProgressOwner::Thread, (WaitOn::default(), None), None, now);
+            self.sleep(state, ProgressOwner::Thread, (WaitOn::default(), None), None);
         }
     }
 

@@ -123,8 +123,8 @@ impl Engine {
     /// turn of the engine sends the acknowledgements. The next turn is made by the next thread that waits on the
     /// device, or by the progress thread if no thread waits.
     ///
-    /// Returns also the time at which the turn read the clock. A turn that neither receives nor sends reads the clock
-    /// once, so that a thread that polls loses little time between two looks at the socket.
+    /// Returns also the time at which the turn last read the clock. A turn that neither receives nor sends reads the clock
+    /// only at its beginning, so that a thread that polls loses little time between two looks at the socket.
     pub(crate) fn turn(&mut self, on: &WaitOn) -> (Turn, Instant) {
         self.counters.turns += 1;
         // The clock is read before datagrams are received. A turn handles only timers that were due when the clock was

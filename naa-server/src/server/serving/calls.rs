@@ -27,7 +27,7 @@ use crate::{
 const COPIED_INLINE: u64 = 64 << 10;
 
 /// Executes the calls of all sessions, and knows what the calls need beside their session. A method that returns a
-/// [`SessionEnd`] has not closed the session; its caller does.
+/// [`SessionEnd`] has not closed the session. Its caller closes the session.
 pub(super) struct CallExecutor {
     pub(super) config: Config,
     pub(super) registry: Registry,
@@ -211,9 +211,7 @@ impl CallExecutor {
             self.stats.calls_cut(cause).add(1);
             let cause = cause.name();
             peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-            // The counter for `Cut::TimeUp` already includes this call. Without its function, `count_cut` does not count
-            // this call a second time if the session ends before the response is acknowledged.
-            session.calling = Calling::Begun { function: None };
+            session.counted_as_cut();
         } else if why.is_for_the_log() {
             peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
         } else {
