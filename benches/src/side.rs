@@ -141,7 +141,8 @@ fn measure(near: sides::Near, to: sides::Ends) -> anyhow::Result<()> {
     })
 }
 
-/// Follows orders until standard input ends. It ends with the process that gives the orders.
+/// Handles each order from standard input with `obey`. Standard input ends when the process that gives the orders ends, and
+/// then this function returns.
 pub(crate) fn orders<T: DeserializeOwned>(
     mut obey: impl FnMut(T) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {

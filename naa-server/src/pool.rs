@@ -87,8 +87,8 @@ pub struct EndedCall {
 /// functions to stop, and does not wait for their ends.
 pub struct Pool {
     shared: Arc<Shared>,
-    /// The number of calls that were submitted, and neither collected nor abandoned. A server loop asks for ended calls
-    /// and for the next deadline in each turn. While this number is 0, the answers need no lock.
+    /// The result of [`Self::uncollected`]. A server loop asks for ended calls and for the next deadline in each turn. While
+    /// this number is 0, the answers need no lock.
     uncollected: AtomicUsize,
 }
 
@@ -269,7 +269,7 @@ impl Pool {
 
     /// Returns the oldest call that ended and was not collected yet.
     pub fn next_done(&self) -> Option<EndedCall> {
-        if self.is_collected() {
+        if self.uncollected() == 0 {
             return None;
         }
         let done = self.shared.lock().done.pop_front()?;
@@ -277,16 +277,17 @@ impl Pool {
         Some(done)
     }
 
-    /// Returns true if all calls are collected or abandoned. [`Self::submit`] raises the number while it has the lock, before
-    /// a thread can take the call. A thread that learns of the end of a call therefore finds the number raised.
-    fn is_collected(&self) -> bool {
-        self.uncollected.load(Ordering::Relaxed) == 0
+    /// Returns the number of calls that wait, run, or are done and not collected. Abandoned calls are not counted.
+    pub fn uncollected(&self) -> usize {
+        // `submit` raises the number while it has the lock, before a thread can take the call. A thread that learns of the
+        // end of a call therefore finds the number raised.
+        self.uncollected.load(Ordering::Relaxed)
     }
 
     /// Returns the time at which the caller must call [`Self::expire`] next. Abandoned calls have no deadline. The
     /// result is `None` if no other call waits or runs.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.is_collected() {
+        if self.uncollected() == 0 {
             return None;
         }
         self.shared.lock().deadlines.first().map(|&(deadline, _)| deadline)
@@ -295,7 +296,7 @@ impl Pool {
     /// Ends calls whose time is over at `now`, and returns how each of them ended. [`Self::next_done`] does not return
     /// the calls that `expire` has returned.
     pub fn expire(&self, now: Instant) -> Vec<EndedCall> {
-        if self.is_collected() {
+        if self.uncollected() == 0 {
             return Vec::new();
         }
         let mut state = self.shared.lock();
@@ -375,9 +376,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.close();
-        let state = self.shared.lock();
-        state.abandon_all();
-        debug_assert_eq!(self.uncollected.load(Ordering::Relaxed), state.open.len() + state.done.len());
+        self.shared.lock().abandon_all();
     }
 }
 

@@ -311,8 +311,10 @@ impl ServerSession {
         if let Calling::Idle { answered } = &mut self.calling {
             *answered = None;
         }
+        if self.closing {
+            return Next::Close;
+        }
         match self.calling {
-            _ if self.closing => Next::Close,
             Calling::Waiting(request) => self.begin(request),
             _ => Next::Nothing,
         }
@@ -527,9 +529,9 @@ impl ServerSession {
         self.liveness.expect(Some(now + ACKNOWLEDGEMENT_TIME + Duration::from_secs(bytes >> 20)));
     }
 
-    /// Notes that the session's call is counted as cut, so that the end of the session does not count it a second time. The
-    /// owner of the session responds to the call next.
-    pub(crate) fn counted_as_cut(&mut self) {
+    /// Records that the session's call is counted as cut. If the session ends before the response to this call is
+    /// acknowledged, the call is then not counted a second time.
+    pub(crate) fn set_counted_as_cut(&mut self) {
         self.calling = Calling::Begun { function: None };
     }
 

@@ -158,7 +158,6 @@ pub(crate) struct TaskId(u64);
 /// A task that ended.
 #[derive(Debug)]
 pub(crate) struct EndedTask {
-    pub(crate) id: TaskId,
     /// The serial number of the session that made the call.
     pub(crate) session: u64,
     pub(crate) result: Result<Vec<Option<Part>>, CallFailure>,
@@ -213,7 +212,7 @@ struct FunctionTasks {
 /// The tasks of a server that have not ended.
 pub(crate) struct Tasks {
     wake: Arc<dyn Fn() + Send + Sync>,
-    ended: Arc<Mutex<VecDeque<EndedTask>>>,
+    ended: Arc<Mutex<VecDeque<TaskResult>>>,
     running: HashMap<TaskId, RunningTask>,
     functions: HashMap<FunctionCode, FunctionTasks>,
     peers: HashMap<SourceNetwork, Calls>,
@@ -257,7 +256,6 @@ impl Tasks {
         self.next += 1;
         let end = TaskEnd {
             id,
-            session,
             regions: Some(call.regions),
             result: Err(CallFailure::Internal("the runtime of the function has ended".into())),
             ended: Arc::downgrade(&self.ended),
@@ -296,14 +294,13 @@ impl Tasks {
             return None;
         }
         loop {
-            let mut ended = lock(&self.ended).pop_front()?;
-            match self.remove(ended.id) {
-                Some(Stage::Running(_)) => return Some(ended),
-                Some(Stage::Dropped(_)) => {
-                    ended.result = Err(CallFailure::TimedOut);
-                    return Some(ended);
+            let TaskResult { id, result, regions } = lock(&self.ended).pop_front()?;
+            match self.remove(id) {
+                Some((Stage::Running(_), session)) => return Some(EndedTask { session, result, regions }),
+                Some((Stage::Dropped(_), session)) => {
+                    return Some(EndedTask { session, result: Err(CallFailure::TimedOut), regions });
                 }
-                Some(Stage::Left) | None => {}
+                Some((Stage::Left, _)) | None => {}
             }
         }
     }
@@ -325,7 +322,7 @@ impl Tasks {
                 }
                 Some((Stage::Dropped(_), session)) => {
                     self.change(id, Stage::Left);
-                    stuck.push(EndedTask { id, session, result: Err(CallFailure::TimedOut), regions: None });
+                    stuck.push(EndedTask { session, result: Err(CallFailure::TimedOut), regions: None });
                 }
                 Some((Stage::Left, _)) | None => {
                     unreachable!("only tasks with a deadline are in `deadlines`")
@@ -352,9 +349,9 @@ impl Tasks {
         Some(task)
     }
 
-    /// Removes a task that ended, and returns its last stage.
-    fn remove(&mut self, id: TaskId) -> Option<Stage> {
-        let RunningTask { function, peer, stage, .. } = self.running.remove(&id)?;
+    /// Removes a task that ended. Returns its last stage, and the serial number of its session.
+    fn remove(&mut self, id: TaskId) -> Option<(Stage, u64)> {
+        let RunningTask { function, session, peer, stage, .. } = self.running.remove(&id)?;
         if let Some(deadline) = stage.deadline() {
             self.deadlines.remove(&(deadline, id));
         }
@@ -375,19 +372,25 @@ impl Tasks {
                 count.remove();
             }
         }
-        Some(stage)
+        Some((stage, session))
     }
+}
+
+/// The result of a task that ended, before the server loop has taken it.
+struct TaskResult {
+    id: TaskId,
+    result: Result<Vec<Option<Part>>, CallFailure>,
+    regions: Option<SessionRegions>,
 }
 
 /// Returns the regions of a call to the server when its task ends or is dropped.
 struct TaskEnd {
     id: TaskId,
-    session: u64,
     /// `None` only while `drop` runs.
     regions: Option<SessionRegions>,
     result: Result<Vec<Option<Part>>, CallFailure>,
     /// If the server has ended, nobody collects the ends of tasks, and the regions are freed here.
-    ended: Weak<Mutex<VecDeque<EndedTask>>>,
+    ended: Weak<Mutex<VecDeque<TaskResult>>>,
     wake: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -395,13 +398,12 @@ impl Drop for TaskEnd {
     fn drop(&mut self) {
         let Some(ended) = self.ended.upgrade() else { return };
         let result = std::mem::replace(&mut self.result, Ok(Vec::new()));
-        let (id, session, regions) = (self.id, self.session, self.regions.take());
-        lock(&ended).push_back(EndedTask { id, session, result, regions });
+        lock(&ended).push_back(TaskResult { id: self.id, result, regions: self.regions.take() });
         (self.wake)();
     }
 }
 
-fn lock(ended: &Mutex<VecDeque<EndedTask>>) -> MutexGuard<'_, VecDeque<EndedTask>> {
+fn lock(ended: &Mutex<VecDeque<TaskResult>>) -> MutexGuard<'_, VecDeque<TaskResult>> {
     ended.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

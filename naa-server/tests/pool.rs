@@ -187,7 +187,7 @@ fn a_call_past_its_time_is_reported_once_and_keeps_its_regions() {
     // The call `queued` is reported after its deadline, whether it still waits for a thread or already runs. The call
     // `queued` may already run in the new thread that replaced the thread of the call `stuck`.
     assert_eq!(pool.expire(start + LONG * 3)[0].id, queued);
-    assert_eq!(pool.next_deadline(), None);
+    assert_eq!((pool.next_deadline(), pool.uncollected()), (None, 0));
     drop(reports);
     gate.open();
     eventually(|| (pool.quarantined() == 0 && budget.used() == 0).then_some(()));
@@ -301,11 +301,28 @@ fn an_abandoned_call_is_never_reported() {
     let running = pool.submit(call(&budget, &patient, LONG)).unwrap();
     let waiting = pool.submit(call(&budget, &patient, LONG)).unwrap();
     started.pass();
+    assert_eq!(pool.uncollected(), 2);
     assert!(pool.abandon(waiting).is_some());
     assert!(pool.abandon(running).is_none());
     assert!(pool.abandon(running).is_none());
+    assert_eq!(pool.uncollected(), 0);
     eventually(|| (pool.quarantined() == 0 && budget.used() == 0).then_some(()));
     assert!(pool.next_done().is_none() && pool.next_deadline().is_none());
+}
+
+#[test]
+fn a_call_that_is_done_gives_its_regions_back_when_it_is_abandoned() {
+    let (budget, done) = (MemoryBudget::new(1 << 20), Arc::new(Gate::default()));
+    let wake = {
+        let done = done.clone();
+        move || done.open()
+    };
+    let pool = Pool::new(config(1, 1, 1), wake).unwrap();
+    let id = pool.submit(call(&budget, &probe(|_| Ok(())), LONG)).unwrap();
+    done.pass();
+    assert!(pool.abandon(id).is_some());
+    assert_eq!((pool.uncollected(), budget.used()), (0, 0));
+    assert!(pool.next_done().is_none());
 }
 
 #[test]
@@ -332,6 +349,7 @@ fn shutdown_lets_running_calls_end_and_gives_up_on_stuck_ones() {
         std::iter::from_fn(|| pool.next_done()).map(|done| (done.id, done.result)).collect();
     ends.sort_by_key(|(id, _)| *id);
     assert_eq!(ends, [(running, Ok(vec![None])), (waiting, Err(CallFailure::Abandoned))]);
+    assert_eq!(pool.uncollected(), 0);
     assert_eq!(pool.shutdown(Instant::now()), 1);
     gate.open();
     assert_eq!(pool.shutdown(Instant::now() + LONG), 0);
@@ -364,7 +382,7 @@ fn nothing_is_lost_under_load() {
     while !open.is_empty() {
         collect(eventually(|| pool.next_done()), &mut open);
     }
-    assert_eq!((failed, budget.used()), (1000, 0));
+    assert_eq!((failed, budget.used(), pool.uncollected()), (1000, 0, 0));
 }
 
 #[test]
@@ -408,6 +426,7 @@ fn a_call_whose_place_another_peer_needs_is_refused_with_its_regions() {
     let mut ends: Vec<_> = (0..4).map(|_| eventually(|| pool.next_done()).id).collect();
     ends.sort();
     assert_eq!(ends, [of_first[0], of_first[1], of_first[2], other]);
+    assert_eq!(pool.uncollected(), 0);
 }
 
 /// Returns the scheduling policy and the priority of the calling thread as /proc reports them. On the scale of

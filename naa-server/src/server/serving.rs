@@ -63,7 +63,6 @@ pub(super) struct Serving {
     queue: SharedCq,
     listener: Option<CmId>,
     next_timer_check: Instant,
-    context: Context,
 }
 
 impl Serving {
@@ -125,7 +124,6 @@ impl Serving {
             queue,
             listener: Some(listener),
             next_timer_check: now + TIMER_PERIOD,
-            context: context.clone(),
         };
         Ok((serving, port))
     }
@@ -151,7 +149,7 @@ impl Serving {
                 break;
             }
             self.executor.now = Instant::now();
-            if let Some(event) = self.queue.poll_with(&self.context, &self.channel) {
+            if let Some(event) = self.queue.poll_with(&self.executor.context, &self.channel) {
                 self.event(event);
                 self.events();
             }
@@ -166,9 +164,10 @@ impl Serving {
 
     fn wait(&mut self, on: WaitOn) -> Result<(), Error> {
         let until = self.deadline();
-        match &mut self.executor.loop_service {
-            Some(loop_service) => loop_service.wait(&self.context, on, until),
-            None => self.context.wait(on, self.executor.config.wait, Some(until)).map(drop),
+        let CallExecutor { context, config, loop_service, .. } = &mut self.executor;
+        match loop_service {
+            Some(loop_service) => loop_service.wait(context, on, until),
+            None => context.wait(on, config.wait, Some(until)).map(drop),
         }
     }
 
@@ -354,11 +353,11 @@ impl Serving {
     }
 
     fn accept(&mut self, id: CmId, peer: SocketAddr) -> Result<(), SessionEnd> {
-        let CallExecutor { config, peers, stats, .. } = &mut self.executor;
+        let CallExecutor { config, context, peers, stats, .. } = &mut self.executor;
         self.queue.make_room(self.sessions.len())?;
-        let pd = self.context.alloc_pd()?;
+        let pd = context.alloc_pd()?;
         let cq = self.queue.cq();
-        let qp = pd.create_qp(cq, cq, sizes::queue_pair(config, self.context.attr()))?;
+        let qp = pd.create_qp(cq, cq, sizes::queue_pair(config, context.attr()))?;
         let serial = self.sessions.new_serial();
         let most = config.limits.max_session_bytes.saturating_add(sizes::page_slack(config));
         let quota = self.budget.quota_of(&peers.account(peer.ip().into()), most);

@@ -79,7 +79,7 @@ fn a_call_whose_response_is_acknowledged_is_not_cut_when_its_host_is_refused() {
 fn a_call_that_is_counted_as_cut_has_no_function_after_its_response() {
     let (mut session, _) = ready();
     assert!(matches!(call(&mut session), Next::Call(_)));
-    session.counted_as_cut();
+    session.set_counted_as_cut();
     session.respond(Err(ReturnCode::KERNEL_TIMEOUT), Instant::now()).unwrap();
     assert!(matches!(session.calling, Calling::Idle { answered: None }));
 }

@@ -26,7 +26,7 @@ use crate::{
 /// call.
 const COPIED_INLINE: u64 = 64 << 10;
 
-/// Executes the calls of all sessions, and knows what the calls need beside their session. A method that returns a
+/// Executes the calls of all sessions. It has all that a call needs beside its session. The server loop uses these parts, too. A method that returns a
 /// [`SessionEnd`] has not closed the session. Its caller closes the session.
 pub(super) struct CallExecutor {
     pub(super) config: Config,
@@ -211,7 +211,7 @@ impl CallExecutor {
             self.stats.calls_cut(cause).add(1);
             let cause = cause.name();
             peer_line!(self.lines, WARN, session.peer, self.now, function, cause, %why, "a call was cut");
-            session.counted_as_cut();
+            session.set_counted_as_cut();
         } else if why.is_for_the_log() {
             peer_line!(self.lines, WARN, session.peer, self.now, function, %why, "a call failed");
         } else {
