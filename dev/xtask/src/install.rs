@@ -112,6 +112,11 @@ impl InstallPrefix {
     }
 }
 
+/// Builds what `cargo xtask install` puts in place.
+pub(crate) fn build_release() -> Result<()> {
+    build::build("release").map(drop)
+}
+
 pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     let (prefix, root) = options.prefix.resolve()?;
     let layout = InstalledPaths::new(prefix, options.libdir.clone());

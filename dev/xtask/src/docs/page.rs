@@ -57,7 +57,12 @@ impl Page {
 
     /// Whether there is a block to run.
     pub(super) fn is_run(&self) -> bool {
-        self.blocks.iter().any(|block| block.not_run.is_none())
+        self.runs("")
+    }
+
+    /// Whether a block that is run has `command` in it.
+    pub(super) fn runs(&self, command: &str) -> bool {
+        self.blocks.iter().any(|block| block.not_run.is_none() && block.commands.contains(command))
     }
 
     /// Lines of blocks that are not run, and why.
@@ -130,6 +135,7 @@ mod tests {
         ];
         assert_eq!(page.blocks, expected);
         assert!(page.is_run());
+        assert!(page.runs("naa demo") && !page.runs("ssh there"));
         assert_eq!(page.left_out().collect::<Vec<_>>(), [(9, "another machine")]);
     }
 

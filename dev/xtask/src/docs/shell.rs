@@ -147,5 +147,10 @@ fn failure(output: &Output) -> String {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     };
-    format!("the block at line {line}: {}\n{}\n{}", output.status, last(said), last(&wrong))
+    // What `timeout` returns where it ended the page, and where it had to kill it.
+    let how = match output.status.code() {
+        Some(124 | 137) => format!("the page took more than {} s", LIMIT.as_secs()),
+        _ => output.status.to_string(),
+    };
+    format!("the block at line {line}: {how}\n{}\n{}", last(said), last(&wrong))
 }
