@@ -233,6 +233,7 @@ fn calls(wait: Wait) -> Measure {
     let mut b = Builder::default();
     let ours = b.contender(Far::Call(wait), Near::Call(Calls { wait, pooled: false }));
     let udp = b.contender(Far::UdpPing(wait), Near::UdpPing(wait));
+    let bare = b.contender(Far::PortPing(wait), Near::PortPing(wait));
     let rpc = b.contender(Far::Rpc, Near::Rpc);
     let (how, [udp_target, udp_aim], rpc_target) = match wait {
         Wait::Spin => ("spinning", [1.7, 1.4], AtMost(0.25)),
@@ -240,6 +241,7 @@ fn calls(wait: Wait) -> Measure {
     };
     let name = format!("64-byte call, {how}, p50, vs UDP ping-pong, {how}");
     b.row(name, ours, udp, AtMost(udp_target), AtMost(udp_aim));
+    b.row(format!("64-byte call, {how}, p50, vs its system calls alone"), ours, bare, Report, None);
     b.row(format!("64-byte call, {how}, p50, vs gRPC (tonic)"), ours, rpc, rpc_target, None);
     b.measure("us", CALL_CPU)
 }

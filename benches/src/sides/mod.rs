@@ -12,6 +12,7 @@ mod grpc;
 mod idle;
 pub(crate) mod layouts;
 pub(crate) mod lb;
+mod port_ping;
 pub(crate) mod python;
 mod rpc;
 mod tcp_stream;
@@ -83,6 +84,8 @@ pub(crate) enum Far {
     /// A server for sessions of all layouts.
     Layouts(layouts::Ends),
     UdpPing(Wait),
+    /// A ping-pong with a call's system calls.
+    PortPing(Wait),
     Rpc,
     /// This number of servers, each with one thread for calls.
     Servers(u32),
@@ -108,6 +111,7 @@ impl Far {
             Self::Call(wait) => call::serve(wait),
             Self::Layouts(ends) => layouts::serve(ends),
             Self::UdpPing(wait) => udp_ping::serve(wait),
+            Self::PortPing(wait) => port_ping::serve(wait),
             Self::Rpc => rpc::serve(),
             Self::Servers(count) => awaited::serve(count),
             Self::EventSink(load, sink) => ejfat::serve_sink(load, sink),
@@ -123,7 +127,7 @@ impl Far {
 
     /// It takes a core also when nothing is asked of it.
     pub(crate) fn never_sleeps(&self) -> bool {
-        matches!(self, Self::Call(Wait::Spin) | Self::UdpPing(Wait::Spin))
+        matches!(self, Self::Call(Wait::Spin) | Self::UdpPing(Wait::Spin) | Self::PortPing(Wait::Spin))
     }
 }
 
@@ -162,6 +166,7 @@ pub(crate) enum Near {
     C(capi::Calls),
     Python,
     UdpPing(Wait),
+    PortPing(Wait),
     /// The time in milliseconds of this number of ping-pongs in a row, which wait asleep.
     UdpPings(u32),
     Rpc,
@@ -234,6 +239,7 @@ impl Near {
             Self::Blocked => Box::new(capi::Blocked::connect()?),
             Self::Python => Box::new(python::Caller::connect(towards()?)?),
             Self::UdpPing(wait) => Box::new(udp_ping::Caller::connect(wait, towards()?)?),
+            Self::PortPing(wait) => Box::new(port_ping::Caller::bind(wait, towards()?)?),
             Self::UdpPings(count) => Box::new(udp_ping::Sequence::connect(count, towards()?)?),
             Self::Rpc => Box::new(rpc::Caller::connect(towards()?)?),
             Self::Sessions(count) => Box::new(call::ManySessions::connect(count, towards()?)?),
