@@ -71,9 +71,10 @@ fn writes_are_compared_and_their_cpu_time_is_told() {
 }
 
 #[test]
-fn calls_are_compared_with_two_things() {
+fn calls_are_compared_with_three_things() {
     let rows = rows("64-byte call, blocking");
-    assert_eq!(texts(&rows, "target"), ["<= 1.15", "report", "report", "<= 0.8", "report", "report"]);
+    let targets: Vec<_> = texts(&rows, "target").into_iter().step_by(3).collect();
+    assert_eq!(targets, ["<= 1.15", "report", "<= 0.8"]);
 }
 
 #[test]

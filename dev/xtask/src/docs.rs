@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     if !options.list {
         packages::ensure(User::Docs).map_err(anyhow::Error::msg)?;
         repo::build_release()?;
-        // The time limit of a page is for its commands, not for a compiler on a slow machine.
+        // On a slow machine it takes longer than a page may.
         if pages.iter().any(|page| page.runs("cargo xtask install")) {
             install::build_release()?;
         }

@@ -11,6 +11,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
+    time::{Duration, Instant},
 };
 
 /// Printed before each block, with its line, so that a failure can name the block.
@@ -70,10 +71,11 @@ impl Shell {
         fs::write(&sudo, "#!/bin/sh\nexec \"$@\"\n").context("cannot write sudo")?;
         fs::set_permissions(&sudo, Permissions::from_mode(0o755)).context("cannot make sudo a program")?;
         println!("== {}", page.path);
+        let begin = Instant::now();
         let output = self.shell(&script(page, &scratch), &scratch).output().context("cannot run unshare")?;
         fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
         if !output.status.success() {
-            return Ok(Err(failure(&output)));
+            return Ok(Err(failure(&output, begin.elapsed())));
         }
         let after = self.changes()?;
         if before != after {
@@ -136,7 +138,7 @@ fn script(page: &Page, scratch: &Path) -> String {
 }
 
 /// The block that failed, and the last lines it said.
-fn failure(output: &Output) -> String {
+fn failure(output: &Output, took: Duration) -> String {
     const LINES: usize = 30;
     let said = String::from_utf8_lossy(&output.stdout);
     let (before, said) = said.rsplit_once(MARK).unwrap_or(("", &said));
@@ -147,10 +149,9 @@ fn failure(output: &Output) -> String {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     };
-    // What `timeout` returns where it ended the page, and where it had to kill it.
-    let how = match output.status.code() {
-        Some(124 | 137) => format!("the page took more than {} s", LIMIT.as_secs()),
-        _ => output.status.to_string(),
+    let how = match took >= LIMIT {
+        true => format!("the page took more than {} s", LIMIT.as_secs()),
+        false => output.status.to_string(),
     };
     format!("the block at line {line}: {how}\n{}\n{}", last(said), last(&wrong))
 }

@@ -101,7 +101,7 @@ impl Step {
         }
     }
 
-    /// About what it takes on two idle cores.
+    /// About what it takes on two idle cores, for bridges on slow ones, where two do not fit into one part.
     pub(super) fn seconds(&self) -> u32 {
         match self.what {
             What::Suite { netem, .. } if !netem.is_empty() => 45,
@@ -109,7 +109,6 @@ impl Step {
             What::Suite { set: Set::Rest, .. } => 60,
             What::Suite { set: Set::Long, .. } => 120,
             What::Rping { .. } => 5,
-            // On a slow machine, where two of these do not fit into the time of one part.
             What::Bridge { events, .. } => 10 + events / 200,
         }
     }
