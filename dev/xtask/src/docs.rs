@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     if !options.list {
         packages::ensure(User::Docs).map_err(anyhow::Error::msg)?;
         repo::build_release()?;
-        // On a slow machine it takes longer than a page may.
+        // A slow machine takes longer to build this than a page may take.
         if pages.iter().any(|page| page.runs("cargo xtask install")) {
             install::build_release()?;
         }
