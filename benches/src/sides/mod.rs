@@ -84,7 +84,7 @@ pub(crate) enum Far {
     /// A server for sessions of all layouts.
     Layouts(layouts::Ends),
     UdpPing(Wait),
-    /// A ping-pong with a call's system calls.
+    /// Answers a ping-pong that makes the same system calls as a call.
     PortPing(Wait),
     Rpc,
     /// This number of servers, each with one thread for calls.

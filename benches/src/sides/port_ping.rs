@@ -1,5 +1,6 @@
-//! A ping-pong that makes the system calls of a call, without RoCE: what is left to save above the socket. It leaves out what a
-//! device does seldom: it sets the takeover timer at most every 200 us, and a spinning wait yields every 64 turns.
+//! A ping-pong that makes the same system calls as a 64-byte call, but has no RoCE. The distance between the two is the time that
+//! the code above the socket takes. The ping-pong leaves out two system calls that a device makes only now and then: setting
+//! the takeover timer, and the yield of a spinning wait.
 
 use std::{
     net::SocketAddr,
@@ -9,23 +10,28 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use naa_udp::{Port, PortConfig, RecvBatch, SendBatch, Waker, wait};
+use roce::wire::{ICRC_LEN, MAX_HEADER};
 use roce_udp::free_loopback;
 
-use super::{Running, Wait, call::time_calls};
+use super::{
+    Running, Wait,
+    call::{BYTES, time_calls},
+};
 use crate::side::{Effort, Measure, Work};
 
-/// A packet of a call, in bytes: BTH, acknowledgement, RETH, immediate data, 64 bytes of payload, and ICRC.
-const PACKET: usize = 12 + 8 + 16 + 4 + 64 + 4;
-/// The time limit of a sleep: the shortest time after which a device repeats a request.
-const SLEEP: Duration = Duration::from_micros(250);
+/// The length in bytes of the packet of a call: a WRITE with immediate data and a carried acknowledgement.
+const PACKET: usize = MAX_HEADER + BYTES + ICRC_LEN;
+/// The time without an answer after which a call fails.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// An end with what a device has: an unconnected socket, batches, and an eventfd beside the socket.
+/// One end of the ping-pong. It has an unconnected socket, batches and a waker, because a device has them too.
 #[derive(Debug)]
 struct End {
     port: Port,
     waker: Waker,
     wait: Wait,
+    /// The time limit of a sleep.
+    sleep: Duration,
     receive: RecvBatch,
     send: SendBatch,
 }
@@ -34,7 +40,9 @@ impl End {
     fn bind(wait: Wait) -> anyhow::Result<Self> {
         let port = Port::bind((free_loopback()?, 0).into(), &PortConfig::default())?;
         let send = SendBatch::new(1, PACKET, port.gso());
-        Ok(Self { port, waker: Waker::new()?, wait, receive: RecvBatch::new(16), send })
+        // A device that waits for an acknowledgement sleeps until it would send the request again.
+        let sleep = roce::Config::default().min_probe;
+        Ok(Self { port, waker: Waker::new()?, wait, sleep, receive: RecvBatch::new(16), send })
     }
 
     fn send(&mut self, to: SocketAddr) -> anyhow::Result<()> {
@@ -46,7 +54,8 @@ impl End {
         Ok(())
     }
 
-    /// Waits for a datagram as a device does: it looks at the socket before it sleeps. Returns who sent it.
+    /// Waits for a datagram and returns the address of its sender. Like a device, the function tries to receive before it
+    /// sleeps.
     fn receive(&mut self, time_limit: Option<Duration>) -> anyhow::Result<SocketAddr> {
         let begin = Instant::now();
         loop {
@@ -56,7 +65,7 @@ impl End {
             }
             ensure!(time_limit.is_none_or(|limit| begin.elapsed() < limit), "no answer to a datagram");
             if self.wait != Wait::Spin {
-                wait(&[&self.port], Some(&self.waker), false, Some(SLEEP)).context("cannot sleep")?;
+                wait(&[&self.port], Some(&self.waker), false, Some(self.sleep)).context("cannot sleep")?;
             }
         }
     }
@@ -66,7 +75,7 @@ pub(super) fn serve(wait: Wait) -> anyhow::Result<(SocketAddr, Running)> {
     let mut end = End::bind(wait)?;
     let address = end.port.local_addr();
     thread::Builder::new().name("echo".into()).spawn(move || {
-        // The loop ends when the socket fails; the other end says why it gets no answer.
+        // The loop ends when the socket fails. The caller then gets no answer and reports this.
         while end.receive(None).and_then(|from| end.send(from)).is_ok() {}
     })?;
     Ok((address, Box::new(())))

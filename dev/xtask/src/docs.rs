@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Args) -> Result<ExitCode> {
     if !options.list {
         packages::ensure(User::Docs).map_err(anyhow::Error::msg)?;
         repo::build_release()?;
-        // A slow machine takes longer to build this than a page may take.
+        // These builds may take longer than the time limit of a page, so they are made before a page runs.
         if pages.iter().any(|page| page.runs("cargo xtask install")) {
             install::build_release()?;
         }

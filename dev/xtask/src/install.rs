@@ -112,7 +112,7 @@ impl InstallPrefix {
     }
 }
 
-/// Builds what `cargo xtask install` puts in place.
+/// Builds the programs and libraries that `cargo xtask install` installs.
 pub(crate) fn build_release() -> Result<()> {
     build::build("release").map(drop)
 }

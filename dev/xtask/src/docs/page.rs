@@ -60,7 +60,7 @@ impl Page {
         self.runs("")
     }
 
-    /// Whether a block that is run has `command` in it.
+    /// Whether one of the blocks that are run contains the text `command`.
     pub(super) fn runs(&self, command: &str) -> bool {
         self.blocks.iter().any(|block| block.not_run.is_none() && block.commands.contains(command))
     }

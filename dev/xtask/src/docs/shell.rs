@@ -137,7 +137,7 @@ fn script(page: &Page, scratch: &Path) -> String {
     script.replace("/tmp/", &format!("{}/", scratch.display()))
 }
 
-/// The block that failed, and the last lines it said.
+/// Describes the failure of a page that ran for the time `took`: the block, the reason, and the last lines of its output.
 fn failure(output: &Output, took: Duration) -> String {
     const LINES: usize = 30;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -149,9 +149,10 @@ fn failure(output: &Output, took: Duration) -> String {
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     };
-    let how = match took >= LIMIT {
-        true => format!("the page took more than {} s", LIMIT.as_secs()),
-        false => output.status.to_string(),
+    let how = if took < LIMIT {
+        output.status.to_string()
+    } else {
+        format!("the page took more than {} s", LIMIT.as_secs())
     };
     format!("the block at line {line}: {how}\n{}\n{}", last(said), last(&wrong))
 }

@@ -101,7 +101,8 @@ impl Step {
         }
     }
 
-    /// About what it takes on two idle cores, for bridges on slow ones, where two do not fit into one part.
+    /// The expected duration in seconds, by which the steps are divided into parts. Two idle cores need about this time. For
+    /// bridges it is the time on a slow machine, so that no part has two bridges.
     pub(super) fn seconds(&self) -> u32 {
         match self.what {
             What::Suite { netem, .. } if !netem.is_empty() => 45,
