@@ -1,12 +1,20 @@
 //! Finds the process that holds a UDP address, as far as `/proc` tells (proc(5), `/proc/net/udp`).
 
 use std::{
-    fmt, fs, io,
+    fmt, fs,
+    io::{self, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
 };
 
 const PROC: &str = "/proc";
+
+/// The room for a table, so that few reads get all of it. The Linux kernel prints one piece of the table for each read,
+/// at most a page, and counts the sockets that it has printed. When one of these is closed between two reads, the next
+/// piece leaves out a socket.
+const TABLE_LEN: usize = 64 << 10;
+/// How often the tables are read until they list a socket that is known to exist.
+const ATTEMPTS: usize = 3;
 
 /// Returns the holder of the socket that prevents other sockets from binding `addr`.
 pub fn holder_of(addr: SocketAddr) -> Holder {
@@ -97,15 +105,19 @@ fn address(text: &str) -> Option<IpAddr> {
     }
 }
 
+/// Returns the table `name` of the UDP sockets, or "" when it cannot be read.
 fn read_table(proc: &Path, name: &str) -> String {
-    fs::read_to_string(proc.join("thread-self/net").join(name)).unwrap_or_default()
+    let mut table = String::with_capacity(TABLE_LEN);
+    let read = fs::File::open(proc.join("thread-self/net").join(name))
+        .and_then(|mut file| file.read_to_string(&mut table));
+    read.map(|_| table).unwrap_or_default()
 }
 
 /// The inode of the socket that prevents other sockets from binding `addr`.
 fn socket(proc: &Path, addr: SocketAddr) -> Option<String> {
     // A socket with the wildcard address of IPv6 usually also holds its port for all IPv4 addresses.
     let tables: &[&str] = if addr.is_ipv4() { &["udp", "udp6"] } else { &["udp6"] };
-    tables.iter().find_map(|name| inode(&read_table(proc, name), addr))
+    (0..ATTEMPTS).find_map(|_| tables.iter().find_map(|name| inode(&read_table(proc, name), addr)))
 }
 
 /// The inode of the socket that is bound to `addr`, or to a wildcard address with the port of `addr`. `table` is the
