@@ -223,6 +223,21 @@ impl RawPeer {
         Ok(())
     }
 
+    /// Waits until the connection has sent nothing for `SILENCE`, and forgets what has come.
+    ///
+    /// # Errors
+    /// The connection still sends after `SOON`.
+    pub fn wait_until_silent(&mut self, wire: &mut Wire) -> Result<(), String> {
+        self.drain()?;
+        let deadline = Instant::now() + SOON;
+        while self.receive(wire, SILENCE)?.is_some() {
+            if Instant::now() > deadline {
+                return Err(format!("the connection still answers {} s after the flood", SOON.as_secs()));
+            }
+        }
+        Ok(())
+    }
+
     /// A REQ to the listener at `to`.
     pub fn request(&mut self, to: SocketAddr, offer: &Offer) -> Mad {
         let local = self.address().ip();
