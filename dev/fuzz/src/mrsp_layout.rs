@@ -62,7 +62,8 @@ pub(crate) fn check_host_plan(
     for write in plan.writes() {
         let gathered = plan.gathered(write);
         assert!(gathered.len() != 1 && gathered.len() <= most_pieces && write.length <= longest);
-        // A WRITE of no bytes goes to the first region, and what is staged lies there too. Regions may have one RKey.
+        // The RKey does not identify the region, because a peer can announce several regions with the same RKey. A WRITE
+        // of no bytes goes to the first region, and so does a WRITE from the staging region.
         let place = arranged.placed.places.get(write.param).filter(|_| write.length > 0);
         let region = place.map_or(0, |place| usize::from(place.region));
         assert_eq!(write.rkey, peers[region].rkey);

@@ -9,11 +9,11 @@ use std::{
 
 const PROC: &str = "/proc";
 
-/// The room for a table, so that few reads get all of it. The Linux kernel prints one piece of the table for each read,
-/// at most a page, and counts the sockets that it has printed. When one of these is closed between two reads, the next
-/// piece leaves out a socket.
+/// The size in bytes of the buffer into which a table is read, so that few reads suffice. The Linux kernel returns at most
+/// a page of the table for each read, and remembers only how many sockets it has returned. If one of these sockets is
+/// closed before the next read, that read skips a socket.
 const TABLE_LEN: usize = 64 << 10;
-/// How often the tables are read until they list a socket that is known to exist.
+/// The maximum number of times that the tables are read in search of a socket that is known to exist.
 const ATTEMPTS: usize = 3;
 
 /// Returns the holder of the socket that prevents other sockets from binding `addr`.
@@ -105,7 +105,7 @@ fn address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Returns the table `name` of the UDP sockets, or "" when it cannot be read.
+/// Returns the content of `/proc/net/udp` or `/proc/net/udp6`, as `name` says, or "" if it cannot be read.
 fn read_table(proc: &Path, name: &str) -> String {
     let mut table = String::with_capacity(TABLE_LEN);
     let read = fs::File::open(proc.join("thread-self/net").join(name))

@@ -223,16 +223,16 @@ impl RawPeer {
         Ok(())
     }
 
-    /// Waits until the connection has sent nothing for `SILENCE`, and forgets what has come.
+    /// Discards the packets that the victim still sends on the connection, until it sends none for the time `SILENCE`.
     ///
     /// # Errors
-    /// The connection still sends after `SOON`.
+    /// Returns an error if the victim still sends packets after the time `SOON`.
     pub fn wait_until_silent(&mut self, wire: &mut Wire) -> Result<(), String> {
         self.drain()?;
         let deadline = Instant::now() + SOON;
         while self.receive(wire, SILENCE)?.is_some() {
             if Instant::now() > deadline {
-                return Err(format!("the connection still answers {} s after the flood", SOON.as_secs()));
+                return Err(format!("the victim still sends packets {} s after the flood", SOON.as_secs()));
             }
         }
         Ok(())
